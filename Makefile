@@ -60,7 +60,7 @@ $(VENV)/.engines: $(VENV)/.dev
 	@touch $@
 
 test-engines: $(VENV)/.engines  ## Ray, Spark, Dask, datasets and spaCy, which it installs; Spark needs Java 17
-	PYTHONHASHSEED=0 timeout 600 $(BIN)/python -m pytest -W default tests/engines
+	PYTHONHASHSEED=0 timeout 900 $(BIN)/python -m pytest -W default tests/engines
 
 KILLS ?= 30
 faults: $(VENV)/.dev  ## every write and allocation fails once, and KILLS trainings are killed: nothing may be lost

@@ -80,11 +80,12 @@ def load(port: int, clients: int, seconds: float, pairs: Sequence[Pair], place: 
     return found
 
 
-def memory(process: int) -> float:
-    """Megabytes that a process and its children occupy."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    own = float(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
-    return own + sum(map(memory, children(process)))
+def memory(process: int, *, proportional: bool = False) -> float:
+    """Resident megabytes of a process and its children; proportional ones count a shared page in part."""
+    file, name = ("smaps_rollup", "Pss:") if proportional else ("status", "VmRSS:")
+    lines = Path(f"/proc/{process}/{file}").read_text().splitlines()
+    own = float(next(line for line in lines if line.startswith(name)).split()[1]) / 1024
+    return own + sum(memory(child, proportional=proportional) for child in children(process))
 
 
 def children(process: int) -> list[int]:

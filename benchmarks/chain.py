@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 import trellis
 from trellis import _native, chain
-from trellis.chain import runtime
 from trellis.nn import CRF
 
 # B from 8 to 256, T from 25 to 500, L from 5 to 50.
@@ -385,8 +384,8 @@ def main() -> None:
     arguments = parse_arguments()
     options = Options(arguments.quick, arguments.threads)
     torch.set_num_threads(options.threads)
-    if arguments.instructions:
-        runtime.use_instruction_set(arguments.instructions)
+    if arguments.instructions and not _native.use_instruction_set(arguments.instructions):
+        raise SystemExit(f"this machine has no instruction set {arguments.instructions!r}")
     console = make_console()
     sections = []
     for name in arguments.only:

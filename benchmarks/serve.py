@@ -8,12 +8,13 @@ Load and server share this machine, each in a process of its own. The bars are r
 
     saturation    tokens per second of large requests, against `predict` with batches of the same size; and per second
                   of the processors' time, which a busy machine does not change
-    lines         the same for JSON Lines, one sentence per line
+    lines         the same for JSON Lines, one sentence per line, about 95,000 tokens in a body
     together      requests per second of 64 clients with one sentence each, against one client that waits for each
                   answer, and against 64 clients of a server whose batches are single sentences; what a request costs
                   the server in time of the processors, which a busy machine does not change as much
     overload      more clients than fill the queue: the 99th percentile stays within the deadline, the rest is refused
-    endurance     growth of the server's resident memory from a quarter of the time to its end
+    endurance     growth of the server's resident memory from a tenth of the time to its end
+    workers       proportional memory (PSS) of a server with two workers, against one
     rival         LitServe, if it is installed, with the same model and the same requests
     mixed         in all of them: answers that belong to another request
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -109,7 +111,7 @@ def saturation(family: str, tagger: Any, place: Path, options: argparse.Namespac
 
 def lines(family: str, tagger: Any, place: Path, options: argparse.Namespace) -> Section:
     """JSON Lines from one client, against `predict` with batches, in turns."""
-    sentences = [list(s.tokens) for s in demo.english().train]
+    sentences = 8 * [list(s.tokens) for s in demo.english().train]
     requests, seconds = batches(sentences, BATCH_TOKENS), options.seconds / ROUNDS
     tokens, body = sum(map(len, sentences)), b"".join(json.dumps({"tokens": s}).encode() + b"\n" for s in sentences)
     expected = [{"tags": tags} for tags in tagger.predict(sentences)]
@@ -202,11 +204,24 @@ def endurance(family: str, tagger: Any, place: Path, options: argparse.Namespace
     """Moderate load for long: memory stays as it is, and no answer goes astray."""
     pairs, found, rows = single_sentences(tagger), [], []
     with server(place) as (port, process):
-        for part in range(1, 9):
-            found.append(load(port, 16, options.endurance / 8, pairs, place, "--pause", 0.02))
-            rows.append({"seconds": part * options.endurance / 8, "MB": memory(process), "requests": _answers(found)})
-    bars = [Bar("growth of memory, %", 100 * (rows[-1]["MB"] / rows[1]["MB"] - 1), 3.0, at_least=False)]
+        for part in range(1, 11):
+            found.append(load(port, 16, options.endurance / 10, pairs, place, "--pause", 0.02))
+            rows.append({"seconds": part * options.endurance / 10, "MB": memory(process), "requests": _answers(found)})
+    bars = [Bar("growth of memory, %", 100 * (rows[-1]["MB"] / rows[0]["MB"] - 1), 3.0, at_least=False)]
     return Section(f"{family}: endurance, 16 clients", rows, [*bars, _none_mixed(*found)])
+
+
+def workers(family: str, tagger: Any, place: Path, options: argparse.Namespace) -> Section:
+    """Two processes share the model that was opened before they were forked."""
+    pairs, rows = single_sentences(tagger), []
+    for count in (1, 2):
+        with server(place, "--workers", count) as (port, process):
+            found = load(port, 16, options.seconds / 2, pairs, place)
+            rows.append({"workers": count, "MB, shared in part": memory(process, proportional=True)})
+            rows[-1]["requests per second"] = _rate(found)
+    ratio = rows[1]["MB, shared in part"] / rows[0]["MB, shared in part"]
+    bars = [Bar("two workers / one", ratio, 1.5, at_least=False)]
+    return Section(f"{family}: memory of the server and its workers", rows, bars)
 
 
 def rival(family: str, tagger: Any, place: Path, options: argparse.Namespace) -> Section:
@@ -256,6 +271,7 @@ MEASURES = {
     "together": together,
     "overload": overload,
     "endurance": endurance,
+    "workers": workers,
     "rival": rival,
 }
 
@@ -266,7 +282,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(MEASURES), choices=list(MEASURES))
     parser.add_argument("--seconds", type=float, default=6.0, help="of each measurement")
     parser.add_argument("--endurance", type=float, default=20.0, help="seconds of that one")
+    parser.add_argument("--threads", type=int, help="of the core, here and in servers: 1 has no threads that wait")
     options = parser.parse_args()
+    if options.threads:
+        os.environ["TRELLIS_NUM_THREADS"] = str(options.threads)
+        trellis.set_num_threads(options.threads)
     if find_spec("litserve") is None and "rival" in options.only:
         print("LitServe is not installed: no rival")
         options.only.remove("rival")

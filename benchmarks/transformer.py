@@ -28,9 +28,8 @@ from trellis import corpus, demo
 from trellis.models import NeuralTagger
 from trellis.models.data import Labelled
 from trellis.models.neural.config import resolved
-from trellis.models.neural.training import TaggingTask, Targets
-from trellis.nn.pooling import WordPooling
-from trellis.nn.transformer import TransformerEncoder
+from trellis.models.neural.training import TaggingExamples, TaggingTask, Targets
+from trellis.nn import TransformerEncoder, WordPooling
 from trellis.text import Sentence
 from trellis.training.neural.optimizer import build_optimizer
 
@@ -132,15 +131,17 @@ def crf_share(words: int, options: argparse.Namespace) -> Row:
     assert model.model_ is not None
     assert model.tagset_ is not None
     network, data = model.model_.network, Labelled.of(sentences)
-    targets = Targets.of(data, model.tagset_, None, None)
-    task = TaggingTask(network, network.encode(model.model_.vocabulary, sentences), targets, None)
+    targets = Targets.of(data, model.states_, None, None)
+    encode = partial(network.encode, model.model_.vocabulary)
+    learned = TaggingExamples(network, data, encode, lambda _: targets)
+    task = TaggingTask(network, lambda *_: iter([learned]), None)
     optimizer = build_optimizer(task, resolved(model.config).training)
-    examples, lengths = np.arange(len(sentences)), task.tokens
+    examples, lengths = np.arange(len(sentences)), learned.tokens
     emissions = torch.randn(int(lengths.sum()), len(model.labels_), requires_grad=True)
     network.train()
 
     def step() -> None:
-        loss, count = task.loss(examples)
+        loss, count = learned.loss(examples)
         (loss / count).backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np  # after that: its threads are counted the same way
 
-from trellis.chain import runtime
+from trellis import _native
 
 # "fixed", the default of every run, tries the same examples each time; "fuzz" is what tests/fuzz.py explores with. In
 # neither does anything depend on the speed of the machine, nor on what an earlier run left behind.
@@ -28,7 +28,7 @@ settings.load_profile("fixed")
 # other examples after a change elsewhere, and in company of other tests.
 providers._get_local_constants = Constants
 
-BEST = runtime.instruction_set()
+BEST = _native.instruction_set()
 # From the plainest up; a machine that has one has those before it.
 ALL = ["baseline", "avx2", "avx512"]
 
@@ -65,6 +65,6 @@ def seeded() -> None:
 @pytest.fixture(params=ALL[: ALL.index(BEST) + 1])
 def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test with the kernels of each instruction set; not for use with hypothesis."""
-    runtime.use_instruction_set(request.param)
+    _native.use_instruction_set(request.param)
     yield request.param
-    runtime.use_instruction_set(BEST)
+    _native.use_instruction_set(BEST)

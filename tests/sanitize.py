@@ -32,7 +32,7 @@ TESTS = [
     "tests/native",
     *(
         f"tests/nn/test_{name}.py"
-        for name in ("alignment", "bilstm", "characters", "crf", "heads", "dropout_kernel", "lstm", "semicrf")
+        for name in ("alignment", "characters", "crf", "heads", "dropout_kernel", "lstm", "semicrf")
     ),
     "tests/nn/test_loss.py",
     "tests/models/crf",
@@ -40,7 +40,7 @@ TESTS = [
     "tests/models/neural/test_contract.py",
     "tests/models/neural/test_inference.py",
     "tests/study/test_markov.py",
-    "tests/training/neural/test_descent.py",
+    "tests/training/neural/test_optimizer.py",
     "tests/training/test_optimizers.py",
 ]
 SHARING = ["tests/native/test_sharing.py"]

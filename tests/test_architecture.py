@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 HOPS = re.findall(r"^\| .* \| `(\S+)` \| `(\S+)` \|$", PAGE, re.MULTILINE)
 
 
@@ -17,10 +18,10 @@ def names_of(file: Path) -> set[str]:
     for node in ast.parse(file.read_text()).body:
         targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
         names |= {target.id for target in targets if isinstance(target, ast.Name)}
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, FUNCTIONS | ast.ClassDef):
             names.add(node.name)
         if isinstance(node, ast.ClassDef):
-            names |= {f"{node.name}.{own.name}" for own in node.body if isinstance(own, ast.FunctionDef)}
+            names |= {f"{node.name}.{own.name}" for own in node.body if isinstance(own, FUNCTIONS)}
     return names
 
 
@@ -31,7 +32,7 @@ def test_the_page_follows_four_walks() -> None:
         "crf.nll(...).backward()",
         "CRF.fit",
     ]
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "what happens" not in line]
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.endswith("| file | name |")]
     assert len(HOPS) == len(rows) > 30
 
 

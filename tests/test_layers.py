@@ -14,7 +14,7 @@ ROOT = Path(trellis.__file__).parent
 LAYERS = [
     ["errors", "lazy"],
     ["arrays", "files", "optional", "untrusted"],
-    ["ragged", "report"],
+    ["ragged", "results"],
     ["text", "tags", "config", "store", "symbols", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],

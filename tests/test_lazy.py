@@ -23,7 +23,7 @@ def test_who_tags_loads_nothing_that_scores():
     code = "import sys, trellis.models; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     waiting = {
-        "trellis.metrics.spans",
+        "trellis.metrics.entities",
         "trellis.metrics.significance",
         "trellis.models.crf.objective",
         "trellis.vectors",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trellis.corpus.tables import opened_parquet
+from trellis.corpus.rows import opened_parquet
 from trellis.errors import ConfigError
-from trellis.nn.pretrained import load_pretrained
+from trellis.nn.transformer import load_pretrained
 
 
 def test_a_parquet_file_is_not_blamed_for_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,22 +48,23 @@ void for_cells(nb::handle sentences, const char* what, std::vector<int64_t>& off
   }
 }
 
+// A string of one character is not asked for its UTF-8, of which it would keep a copy.
+template <typename To>
+void add_cell(PyObject* cell, std::string& spare, To& to) {
+  const int64_t code = one_character(cell);
+  code < 0 ? to.add(text_of(cell, spare)) : to.add_character(uint32_t(code));
+}
+
 }  // namespace
 
 void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column) {
   std::string spare;
-  for_cells(sentences, what, offsets, [&](PyObject* cell) {
-    const int64_t code = one_character(cell);
-    column.cells.push_back(code < 0 ? int32_t(column.values.add(text_of(cell, spare))) : column.number_of(uint32_t(code)));
-  });
+  for_cells(sentences, what, offsets, [&](PyObject* cell) { add_cell(cell, spare, column); });
 }
 
-void copy_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, RawCells& cells) {
+void copy_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, TokenBuffer& tokens) {
   std::string spare;
-  for_cells(sentences, what, offsets, [&](PyObject* cell) {
-    const int64_t code = one_character(cell);
-    code < 0 ? cells.add(text_of(cell, spare)) : cells.add_character(uint32_t(code));
-  });
+  for_cells(sentences, what, offsets, [&](PyObject* cell) { add_cell(cell, spare, tokens); });
 }
 
 }  // namespace trellis::bind

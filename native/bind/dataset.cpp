@@ -2,14 +2,13 @@
 // inference.cpp; it is trellis.features.
 #include "features/dataset.h"
 
-#include "bind/attributes.h"
 #include "bind/module.h"
 #include "bind/python.h"
 #include "bind/reading.h"
 #include "bind/ready_weights.h"
 #include "bind/stl.h"
-#include "features/bundling.h"
 #include "features/edges.h"
+#include "features/template_compiler.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -31,42 +30,58 @@ TemplateSet templates_of(const std::vector<std::vector<PieceTuple>>& lines) {
     for (const auto& [text, function, argument, row, column] : line)
       templates.back().push_back({text, Function(function), argument, row, column});
   }
-  return TemplateSet(std::move(templates));
+  return TemplateSet(templates);
 }
 
 struct Cells {
-  std::vector<std::unique_ptr<Column>> columns;
+  Columns columns;
   std::vector<int64_t> offsets;
+
+  Cells(const nb::list& given, const std::vector<std::string>& names) : columns(given.size()) {
+    for (size_t c = 0; c < columns.size(); ++c) read_column(given[c], names[c].c_str(), offsets, columns[c]);
+  }
 };
 
-Cells read_cells(const nb::list& columns, const std::vector<std::string>& names) {
-  Cells cells;
-  for (size_t c = 0; c < columns.size(); ++c) {
-    cells.columns.push_back(std::make_unique<Column>());
-    read_column(columns[c], names[c].c_str(), cells.offsets, *cells.columns.back());
-  }
-  return cells;
-}
-
-Dataset* compile_tokens(const TemplateSet& set, const nb::list& columns, const std::vector<std::string>& names,
-                        Attributes& attributes, bool grow) {
-  Cells cells = read_cells(columns, names);
+Dataset* compile_tokens(const std::shared_ptr<TemplateSet>& set, const nb::list& columns,
+                        const std::vector<std::string>& names, AttributeIndex& attributes, bool grow) {
+  Cells cells(columns, names);
   nb::gil_scoped_release release;
-  return new Dataset(expand(set, cells.columns, std::move(cells.offsets), attributes.source(grow)));
+  return new Dataset(compile_templates(set, cells.columns, std::move(cells.offsets), attributes, grow));
 }
 
 std::vector<std::vector<nb::bytes>> feature_strings(const TemplateSet& set, const nb::list& columns,
                                                     const std::vector<std::string>& names) {
-  const Cells cells = read_cells(columns, names);
+  const Cells cells(columns, names);
   std::vector<std::vector<nb::bytes>> tokens;
   for (int64_t b = 0; b + 1 < int64_t(cells.offsets.size()); ++b) {
     for (int64_t t = 0; t < cells.offsets[size_t(b) + 1] - cells.offsets[size_t(b)]; ++t) {
       tokens.emplace_back();
-      for (const std::string& name : expand_token(set, cells.columns, cells.offsets, b, t))
+      for (const std::string& name : attribute_names(set, cells.columns, cells.offsets, b, t))
         tokens.back().emplace_back(name.data(), name.size());
     }
   }
   return tokens;
+}
+
+// Where each of so many attributes is used first: a group of templates, and in it a sentence; -1 if it is not used. In
+// this order the attributes of a corpus are numbered.
+nb::tuple first_uses(const Dataset& data, int64_t attributes) {
+  std::vector<int64_t> groups(size_t(attributes), -1), sentences(size_t(attributes), -1);
+  std::vector<bool> seen(size_t(data.bundles()), false);
+  for (int64_t g = 0; g < data.groups; ++g) {
+    for (int64_t b = 0; b < data.sentences(); ++b) {
+      for (int64_t n = data.offsets[size_t(b)]; n < data.offsets[size_t(b) + 1]; ++n) {
+        const int64_t u = data.bundle(n, g);
+        if (seen[size_t(u)]) continue;
+        seen[size_t(u)] = true;
+        for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
+          const size_t a = size_t(data.attributes[size_t(e)]);
+          if (groups[a] < 0) groups[a] = g, sentences[a] = b;
+        }
+      }
+    }
+  }
+  return nb::make_tuple(to_numpy(std::move(groups)), to_numpy(std::move(sentences)));
 }
 
 void emissions_of(const Dataset& data, const ReadyWeights& weights, const Array<double>& out) {
@@ -89,6 +104,7 @@ void bind_dataset(nb::module_& m) {
         new (self) TemplateSet(templates_of(lines));
       });
   nb::class_<Dataset>(m, "Dataset")
+      .def(nb::init<>())  // no sentence
       .def_prop_ro("sentences", &Dataset::sentences)
       .def_prop_ro("tokens", &Dataset::tokens)
       .def_prop_ro("bundles", &Dataset::bundles)
@@ -129,19 +145,10 @@ void bind_dataset(nb::module_& m) {
              nb::gil_scoped_release release;
              return share_bundles(self);
            })
-      .def("first_uses",  // groups and sentences of so many attributes
-           [](const Dataset& self, int64_t attributes) {
-             const FirstUses uses(self, attributes);
-             return nb::make_tuple(copy_of(uses.groups.data(), uses.groups.size()),
-                                   copy_of(uses.sentences.data(), uses.sentences.size()));
-           })
+      .def("first_uses", &first_uses)
       .def("token_attributes", [](const Dataset& self, int64_t n) {
         std::vector<std::pair<int64_t, double>> found;
-        for (int64_t g = 0; g < self.groups; ++g) {
-          const int64_t u = self.bundle(n, g);
-          for (int64_t e = self.bundle_begin(u); e < self.bundle_ends[size_t(u)]; ++e)
-            found.emplace_back(self.attributes[size_t(e)], self.value(e));
-        }
+        self.for_attributes(n, [&](int64_t attribute, double value) { found.emplace_back(attribute, value); });
         return found;
       });
   nb::class_<ReadyWeights>(m, "Weights")
@@ -153,7 +160,7 @@ void bind_dataset(nb::module_& m) {
         self->table.forget_ends();
       }, unconverted(), unconverted(), unconverted(), nb::arg());
   m.def("compile_tokens", &compile_tokens);
-  m.def("compile_features", [](nb::handle sentences, Attributes& attributes, bool grow) {
+  m.def("compile_features", [](nb::handle sentences, AttributeIndex& attributes, bool grow) {
     return new Dataset(read_features(sentences, attributes, grow));
   });
   m.def("feature_strings", &feature_strings);

@@ -3,7 +3,7 @@
 
 #include "bind/module.h"
 #include "bind/python.h"
-#include "features/numbering.h"
+#include "features/hash_table.h"
 
 #include <cstdint>
 #include <limits>
@@ -65,11 +65,11 @@ nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle
 // How often each code follows another one, and at the beginning 0, in the order in which the pairs first occur: the
 // codes before, the codes after, and the counts.
 nb::tuple count_steps(const Array<const uint32_t>& codes) {
-  PairIndex pairs(1024);
+  HashTable<uint32_t> pairs(1024);
   std::vector<int64_t> before, after, counts;
   for (size_t i = 0; i < codes.size(); ++i) {
     const int64_t left = i ? codes.data()[i - 1] : 0, right = codes.data()[i];
-    const size_t number = size_t(pairs.add(left, right));
+    const size_t number = pairs.add(pair_key(left, right), uint32_t(counts.size()));
     if (number == counts.size()) before.push_back(left), after.push_back(right), counts.push_back(0);
     ++counts[number];
   }

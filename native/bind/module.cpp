@@ -44,17 +44,13 @@ NB_MODULE(_native, m) {
   bind_runtime(m);
   bind_attributes(m);
   bind_dataset(m);
-  bind_dense(m);
-  bind_adam(m);
-  bind_dropout(m);
   bind_expectation(m);
   bind_inference(m);
   bind_labeller(m);
   bind_labels(m);
-  bind_lstm(m);
+  bind_layers(m);
   bind_objective(m);
   bind_segments(m);
-  bind_spelling(m);
   bind_text(m);
   bind_token_scorer(m);
   bind_vectors(m);

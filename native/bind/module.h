@@ -7,17 +7,13 @@ namespace trellis::bind {
 
 void bind_attributes(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
-void bind_dense(nanobind::module_& m);
-void bind_adam(nanobind::module_& m);
-void bind_dropout(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);
 void bind_labeller(nanobind::module_& m);
 void bind_labels(nanobind::module_& m);
-void bind_lstm(nanobind::module_& m);
+void bind_layers(nanobind::module_& m);
 void bind_objective(nanobind::module_& m);
 void bind_segments(nanobind::module_& m);
-void bind_spelling(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
 void bind_token_scorer(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);

@@ -24,7 +24,7 @@ std::string quoted(const std::string& name) {
 // `key:text` if the value is a text. What it points to is borrowed: to read it runs no Python code.
 struct DictEntry {
   PyObject *key, *value;
-  uint64_t code;   // of a text
+  uint64_t code;   // of a text: what it is searched by
   double size;     // 1 for a text
   int32_t number;  // of the key in the memory, or -1
   uint16_t place;  // in its dict, or a multiple of 65536 less
@@ -60,8 +60,10 @@ class KeyGuesses {
 
 class FeatureReader {
  public:
-  FeatureReader(Dataset& data, Attributes& attributes, bool grow)
-      : data_(data), attributes_(attributes.source(grow)), memory_(attributes.remembered()), grow_(grow) {
+  FeatureReader(Dataset& data, AttributeIndex& attributes, bool grow)
+      : data_(data), attributes_(attributes.key_index()), memory_(attributes.memory()), grow_(grow),
+        extend_(grow && attributes.grows()) {
+    if (attributes.templates()) throw nb::value_error("given features need attributes by name, and these are templates'");
     ++memory_.users;
   }
   ~FeatureReader() { --memory_.users; }
@@ -126,7 +128,7 @@ class FeatureReader {
     } else if (is_text(value)) {
       entry.has_text = true;
       entry.size = 1.0;
-      entry.code = FeatureMemory::code_of(text_of(value, spare_));
+      entry.code = DictMemory::Index::key_of(text_of(value, spare_));
     } else if (PyFloat_CheckExact(value)) {
       entry.size = PyFloat_AsDouble(value);
     } else if (PyLong_CheckExact(value)) {
@@ -160,11 +162,12 @@ class FeatureReader {
 
   // Its attribute in the memory.
   int32_t find(const DictEntry& entry) {
-    if (entry.number < 0) return FeatureMemory::unknown;
-    const int32_t found = !entry.has_text                          ? memory_.find(entry.number)
-                          : entry.code != FeatureMemory::long_text ? memory_.find(entry.number, entry.code)
-                                                                   : memory_.find(entry.number, text_of(entry.value, spare_));
-    return found < 0 && grow_ ? FeatureMemory::unknown : found;
+    if (entry.number < 0) return DictMemory::unknown;
+    const int32_t found =
+        !entry.has_text                              ? memory_.find(entry.number)
+        : DictMemory::Index::is_short(entry.code) ? memory_.find(entry.number, {}, entry.code)
+                                                     : memory_.find(entry.number, text_of(entry.value, spare_), entry.code);
+    return found < 0 && grow_ ? DictMemory::unknown : found;
   }
 
   // Without a branch for features that have no attribute: which ones these are cannot be guessed. A feature of value 0
@@ -213,7 +216,7 @@ class FeatureReader {
 
   int32_t attribute_of(const DictEntry& entry) {
     int32_t attribute = find(entry);
-    if (attribute == FeatureMemory::unknown) {
+    if (attribute == DictMemory::unknown) {
       attribute = named(entry.key, entry.has_text ? entry.value : nullptr);
       remember(entry, attribute);
     }
@@ -239,9 +242,9 @@ class FeatureReader {
       name_ += ':';
       name_ += text_of(text, spare_);
     }
-    const int64_t number = attributes_.number(name_);
+    const int32_t number = number_of_name();
     name_.clear();
-    return int32_t(number);
+    return number;
   }
 
   void strings(PyObject* collection) {
@@ -297,7 +300,10 @@ class FeatureReader {
     return result;
   }
 
-  void add(double value) { put(int32_t(attributes_.number(name_)), value); }
+  int32_t number_of_name() {
+    return extend_ ? int32_t(attributes_.add(name_).number) : int32_t(attributes_.number(name_));
+  }
+  void add(double value) { put(number_of_name(), value); }
 
   // A feature of value 0 changes no score: it has a number, and that is all.
   void put(int32_t attribute, double value) {
@@ -313,9 +319,9 @@ class FeatureReader {
   }
 
   Dataset& data_;
-  AttributeSource attributes_;
-  FeatureMemory& memory_;
-  bool grow_;
+  StringIndex<>& attributes_;
+  DictMemory& memory_;
+  bool grow_, extend_;
   KeyGuesses guesses_;
   std::vector<DictEntry> entries_;  // of some dicts
   std::string name_, spare_;
@@ -328,7 +334,7 @@ class FeatureReader {
 
 // Lists of tokens are read several at a time, up to a sentence that is neither list nor tuple, which it takes Python code
 // to read. Once a token is no plain dict, all are read one by one.
-Dataset read_features(nb::handle sentences, Attributes& attributes, bool grow) {
+Dataset read_features(nb::handle sentences, AttributeIndex& attributes, bool grow) {
   constexpr size_t most = 1024;  // tokens at a time
   Dataset data;
   FeatureReader reader(data, attributes, grow);

@@ -1,12 +1,11 @@
 // A model that scores and labels tokens.
 #include "base/block.h"
-#include "bind/attributes.h"
 #include "bind/labeller.h"
 #include "bind/module.h"
 #include "bind/python.h"
 #include "bind/reading.h"
 #include "bind/stl.h"
-#include "features/value_scorer.h"
+#include "features/token_scorer.h"
 
 #include <algorithm>
 #include <atomic>
@@ -20,31 +19,21 @@ using namespace features;
 
 namespace {
 
-// Weights of pairs as a model has them.
-struct LearnedPairs {
-  Flat<const int64_t> ends;
-  Flat<const uint16_t> labels;
-  Flat<const double> weights;
-  int64_t L;
-
-  Pairs pairs() const { return {ends.data(), labels.data(), int64_t(ends.size()), L}; }
-};
-
-// A model that scores tokens, with the Python objects that it points into. Each call has a scorer for itself, which
-// remembers words; as many are made as calls run at the same time.
+// A model that scores tokens. Each call has a scorer for itself, which remembers words; as many are made as calls run at
+// the same time.
 class TokenScorer {
  public:
-  TokenScorer(nb::object set, nb::object attributes, const LearnedPairs& learned, const Folding& folding)
-      : set_(nb::cast<const TemplateSet&>(set)),
-        attributes_(nb::cast<Attributes&>(attributes)),
-        parts_(nb::make_tuple(set, attributes, learned.labels)),
-        folding_(folding.empty() ? nullptr : std::make_shared<const Folding>(folding)) {
+  TokenScorer(const AttributeIndex& attributes, const Pairs& pairs, const double* weights, const Folding& folding)
+      : folding_(folding.empty() ? nullptr : std::make_shared<const Folding>(folding)) {
+    if (!attributes.templates() || int64_t(attributes.keys().count) != pairs.attributes)
+      throw nb::value_error("a scorer of tokens takes the attributes of templates, and weights for each");
     nb::gil_scoped_release release;
-    if (make_values(learned, single_)) return;
-    if (make_values(learned, double_)) return;
-    names_ = std::make_unique<WeightTable<double>>(learned.pairs());
-    names_->fill(learned.weights.data());
-    names_->forget_ends();
+    const std::vector<float> single(weights, weights + pairs.count());
+    if (std::equal(single.begin(), single.end(), weights)) {
+      single_ = std::make_shared<TemplateWeights<float>>(attributes, pairs, single.data());
+    } else {
+      double_ = std::make_shared<TemplateWeights<double>>(attributes, pairs, weights);
+    }
   }
 
   // (emissions, offsets)
@@ -71,8 +60,6 @@ class TokenScorer {
     scorers_ -= int(idle_.size());
     idle_.clear();
   }
-  bool folds() const { return folding_ && !names_; }
-  bool by_names() const { return names_ != nullptr; }
   int64_t bytes() {
     const std::lock_guard<std::mutex> lock(mutex_);
     int64_t sum = 0;
@@ -94,8 +81,8 @@ class TokenScorer {
 
   static std::vector<int64_t> read(Scorer& scorer, const nb::list& columns, const std::vector<std::string>& names) {
     std::vector<int64_t> offsets;
-    for (size_t c = 0; c < columns.size() && c < scorer.raw().size(); ++c)
-      copy_column(columns[c], names[c].c_str(), offsets, scorer.raw()[c]);
+    for (size_t c = 0; c < columns.size() && c < scorer.buffers().size(); ++c)
+      copy_column(columns[c], names[c].c_str(), offsets, scorer.buffers()[c]);
     return offsets;
   }
   static nb::tuple scored(Scorer& scorer, const std::vector<int64_t>& offsets) {
@@ -109,15 +96,6 @@ class TokenScorer {
     nb::ndarray<nb::numpy, double> array(static_cast<double*>(*emissions), {N, L}, owner);
     return nb::make_tuple(array, copy_of(offsets.data(), offsets.size()));
   }
-  template <typename R>
-  bool make_values(const LearnedPairs& learned, std::shared_ptr<const ValueWeights<R>>& values) const {
-    const double* from = learned.weights.data();
-    const std::vector<R> weights(from, from + learned.weights.size());
-    if (!std::equal(weights.begin(), weights.end(), from)) return false;
-    auto made = std::make_shared<ValueWeights<R>>(set_);
-    if (made->make(attributes_.strings(), learned.pairs(), weights.data())) values = std::move(made);
-    return values != nullptr;
-  }
   std::unique_ptr<Scorer> take() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -130,9 +108,8 @@ class TokenScorer {
       ++scorers_;
     }
     try {
-      if (single_) return std::make_unique<ValueScorer<float>>(single_, set_.columns, folding_);
-      if (double_) return std::make_unique<ValueScorer<double>>(double_, set_.columns, folding_);
-      return std::make_unique<NameScorer>(set_, attributes_.view(), *names_);
+      if (single_) return std::make_unique<ScorerIn<float>>(single_, folding_);
+      return std::make_unique<ScorerIn<double>>(double_, folding_);
     } catch (...) {
       --scorers_;
       throw;
@@ -148,14 +125,10 @@ class TokenScorer {
     }
   }
 
-  const TemplateSet& set_;
-  const Attributes& attributes_;
-  nb::object parts_;
   std::shared_ptr<const Folding> folding_;
-  std::shared_ptr<const ValueWeights<float>> single_;
-  std::shared_ptr<const ValueWeights<double>> double_;
-  std::unique_ptr<WeightTable<double>> names_;  // if the model's names cannot be read back
-  std::mutex mutex_;                            // of what follows
+  std::shared_ptr<const TemplateWeights<float>> single_;  // if all weights are such numbers, else:
+  std::shared_ptr<const TemplateWeights<double>> double_;
+  std::mutex mutex_;  // of what follows
   std::vector<std::unique_ptr<Scorer>> idle_;
   std::atomic<int> scorers_{0};
 };
@@ -164,16 +137,15 @@ class TokenScorer {
 
 void bind_token_scorer(nb::module_& m) {
   nb::class_<TokenScorer>(m, "TokenScorer")
-      .def("__init__", [](TokenScorer* self, nb::object set, nb::object attributes, const Flat<const int64_t>& ends,
+      .def("__init__", [](TokenScorer* self, const AttributeIndex& attributes, const Flat<const int64_t>& ends,
                           const Flat<const uint16_t>& labels, const Flat<const double>& weights, int64_t L,
                           const Folding& folding) {
-        new (self) TokenScorer(set, attributes, {ends, labels, weights, L}, folding);
-      }, nb::arg(), nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg())
+        const Pairs pairs{ends.data(), labels.data(), int64_t(ends.size()), L};
+        new (self) TokenScorer(attributes, pairs, weights.data(), folding);
+      }, nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg())
       .def("score", &TokenScorer::score)
       .def("best", &TokenScorer::best)
       .def("forget", &TokenScorer::forget)
-      .def_prop_ro("folds", &TokenScorer::folds)
-      .def_prop_ro("by_names", &TokenScorer::by_names)
       .def_prop_ro("bytes", &TokenScorer::bytes)
       .def_prop_ro_static("most_bytes", [](nb::handle) { return Scorer::most_bytes; });
 }

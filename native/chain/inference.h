@@ -38,8 +38,8 @@ class Inference {
 
   // log Z of each sequence. With keep, what `gradient` needs is kept.
   Outcome log_partition(double* out, bool keep);
-  // Score of the given tags (rows as the emissions).
-  Outcome score(const int64_t* tags, double* out) const;
+  // Score of the given tags (rows as the emissions), which go to `kept` by token.
+  Outcome score(const int64_t* tags, double* out, int32_t* kept = nullptr) const;
   // log Z - score, never negative: the negative log-likelihood of the tags. With keep, `gradient` and `kept_tags`
   // have their own tags: those of the caller may change before the backward pass.
   Outcome nll(const int64_t* tags, double* out, bool keep);
@@ -99,7 +99,6 @@ class Inference {
   std::vector<int64_t> lost_sequences() const;
   Outcome settle(double* out);
   uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
-  Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
   int32_t* keep_tags();
   uint8_t settle_loss(double gold, uint8_t status, double& out) const;
   uint8_t sequence_contents(int64_t b) const;  // bits of Contents

@@ -5,6 +5,7 @@
 #include "base/tasks.h"
 #include "chain/batch.h"
 
+#include <cmath>
 #include <vector>
 
 namespace trellis::chain {
@@ -23,9 +24,16 @@ struct Outcome {
 };
 
 // The first problem among the statuses of the sequences.
-Outcome first_problem(const std::vector<uint8_t>& status);
+inline Outcome first_problem(const std::vector<uint8_t>& status) {
+  for (size_t b = 0; b < status.size(); ++b)
+    if (status[b] > underflow) return {status[b], int64_t(b)};
+  return {};
+}
+
 // A result that is not finite although nothing was forbidden: scores near the end of a double's range.
-void check_range(double result, uint8_t& status);
+inline void check_range(double result, uint8_t& status) {
+  if (status <= underflow && !(std::abs(result) < -forbidden)) status = sum_too_large;
+}
 
 // f(task, b) for every sequence that has tokens and whose scores are valid(b); it gives minus infinity if b has no path.
 template <typename Valid, typename F>

@@ -15,7 +15,6 @@
 #include "chain/batch.h"
 #include "chain/kernels.h"
 #include "chain/scores.h"
-#include "chain/span.h"
 
 #include <vector>
 

@@ -1,8 +1,8 @@
 // Probabilities of labelled spans, in log space.
 #pragma once
 
+#include "chain/kernels.h"
 #include "chain/logspace_kernels.h"
-#include "chain/span.h"
 
 namespace trellis::chain::TRELLIS_ISA {
 

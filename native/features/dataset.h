@@ -8,11 +8,12 @@
 
 #include "base/numbers.h"
 #include "base/release.h"
+#include "base/unicode.h"
+#include "features/strings.h"
 #include "features/templates.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,88 +57,89 @@ struct Dataset {
   }
 };
 
-// The numbers of values of one character, by code point: texts of characters are read without a search.
-class CharacterNumbers {
- public:
-  // -1 if it has none yet.
-  int32_t find(uint32_t code) const {
-    const size_t page = code >> page_bits;
-    return page < pages_.size() && pages_[page] ? pages_[page][code % page_size] : -1;
-  }
-  void add(uint32_t code, int32_t number) {
-    const size_t page = code >> page_bits;
-    if (page >= pages_.size()) pages_.resize(page + 1);
-    if (!pages_[page]) {
-      pages_[page] = std::make_unique<int32_t[]>(page_size);
-      std::fill_n(pages_[page].get(), page_size, -1);
-      ++used_;
-    }
-    pages_[page][code % page_size] = number;
-  }
-  int64_t bytes() const {
-    return int64_t(pages_.capacity() * sizeof(pages_[0]) + used_ * page_size * sizeof(int32_t));
-  }
-
- private:
-  static constexpr int page_bits = 8;
-  static constexpr size_t page_size = 1 << page_bits;
-  std::vector<std::unique_ptr<int32_t[]>> pages_;
-  size_t used_ = 0;
-};
+// Features that came as dicts go into groups by their kinds, whose bundles tokens share; false, and nothing is changed, if
+// they have no kinds, or if that would not make them much fewer.
+bool share_bundles(Dataset& data);
 
 // String cells, numbered: cells[n] is the value of token n in this column.
 struct Column {
-  StringIndex values;
-  std::vector<int32_t> cells;  // [N]
-  CharacterNumbers characters;
+  StringIndex<> values;
+  std::vector<int32_t> cells;       // [N]
+  std::vector<int32_t> characters;  // by code point: the number of the string of this one character, or -1
 
-  // The number of the string of this one character.
-  int32_t number_of(uint32_t character) {
-    int32_t number = characters.find(character);
-    if (number < 0) {
+  void add(std::string_view text) { cells.push_back(int32_t(values.add(text).number)); }
+  // A string of one character, which takes no search: texts of characters have few others.
+  void add_character(uint32_t code) {
+    if (code >= characters.size()) characters.resize(code + 1, -1);
+    if (characters[code] < 0) {
       std::string text;
-      append_character(text, character);
-      number = int32_t(values.add(text));
-      characters.add(character, number);
+      append_character(text, code);
+      characters[code] = int32_t(values.add(text).number);
     }
-    return number;
+    cells.push_back(characters[code]);
   }
   int64_t bytes() const {
-    return values.bytes() + characters.bytes() + int64_t(cells.capacity() * sizeof(int32_t));
+    return values.bytes() + int64_t((cells.capacity() + characters.capacity()) * sizeof(int32_t));
   }
 };
+using Columns = std::vector<Column>;
 
-// Where the attributes of new bundles come from: a growing index takes every string, a fixed one only those it knows.
-class AttributeSource {
+// The strings of a column as they were read, before they have numbers. To number them takes nothing of Python, so it
+// is done while other threads have the interpreter lock.
+class TokenBuffer {
  public:
-  explicit AttributeSource(StringIndex* growing) : growing_(growing) {}
-  explicit AttributeSource(const IndexView& fixed) : growing_(nullptr), fixed_(fixed) {}
-  int64_t number(std::string_view name) { return growing_ ? growing_->add(name) : fixed_.find(name); }
-  // The hash is that of hash_bytes; a growing index may have changed to a secret one.
-  int64_t number(std::string_view name, uint64_t hash) {
-    return view().key ? number(name) : growing_ ? growing_->add(name, hash) : fixed_.find(name, hash);
+  void add(std::string_view text) {
+    if (used_ + text.size() > bytes_.size()) bytes_.resize(2 * (used_ + text.size()));
+    copy(text, bytes_.data() + used_);
+    used_ += text.size();
+    sizes_.push_back(int64_t(text.size()));
   }
-  const IndexView& view() const { return growing_ ? growing_->view() : fixed_; }
+  // A string of one character.
+  void add_character(uint32_t code) { sizes_.push_back(~int64_t(code)); }
+  // Appends them to the cells of a column.
+  void number(Column& column) const {
+    const char* text = bytes_.data();
+    column.cells.reserve(column.cells.size() + sizes_.size());
+    for (const int64_t size : sizes_) {
+      if (size < 0) {
+        column.add_character(uint32_t(~size));
+      } else {
+        column.add({text, size_t(size)});
+        text += size;
+      }
+    }
+  }
+  // Memory is kept for the next time if it is not much.
+  void clear() {
+    constexpr int64_t much = 1 << 20;
+    if (bytes() > much) *this = TokenBuffer();
+    used_ = 0;
+    sizes_.clear();
+  }
+  int64_t bytes() const { return int64_t(bytes_.capacity() + sizes_.capacity() * sizeof(int64_t)); }
 
  private:
-  StringIndex* growing_;
-  IndexView fixed_;
+  // Most words have up to 16 bytes: two copies that may overlap take less than a call of memcpy.
+  static void copy(std::string_view from, char* to) {
+    const size_t size = from.size();
+    if (size > 16) return void(std::memcpy(to, from.data(), size));
+    if (size >= 8) return copy_ends<uint64_t>(from, to);
+    if (size >= 4) return copy_ends<uint32_t>(from, to);
+    if (size >= 2) return copy_ends<uint16_t>(from, to);
+    if (size) *to = from[0];
+  }
+  template <typename Word>
+  static void copy_ends(std::string_view from, char* to) {
+    Word first, last;
+    std::memcpy(&first, from.data(), sizeof(Word));
+    std::memcpy(&last, from.data() + from.size() - sizeof(Word), sizeof(Word));
+    std::memcpy(to, &first, sizeof(Word));
+    std::memcpy(to + from.size() - sizeof(Word), &last, sizeof(Word));
+  }
+
+  std::vector<char> bytes_;
+  size_t used_ = 0;             // of them
+  std::vector<int64_t> sizes_;  // [N] bytes of a string, or ~ its only character
 };
-
-// Where each attribute is used first: a group of templates, and in it a sentence; -1 if it is not used. In this order the
-// attributes of a corpus are numbered.
-struct FirstUses {
-  std::vector<int64_t> groups, sentences;  // [A]
-
-  FirstUses(const Dataset& data, int64_t attributes);
-};
-
-// Evaluates the templates on sentences with the given offsets.
-Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
-               std::vector<int64_t> offsets, AttributeSource attributes);
-
-// The feature strings of one token, template by template; for inspection.
-std::vector<std::string> expand_token(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
-                                      const std::vector<int64_t>& offsets, int64_t sentence, int64_t position);
 
 }  // namespace trellis::features

@@ -143,9 +143,7 @@ void EdgePlan<R>::score(size_t shard, const double* weights, R* edges) const {
   in_chunks(int64_t(tokens.size()), [&](int64_t i) {
     R* edge = edges + i * width;
     std::fill_n(edge, width, R(0));
-    data_.for_attributes(tokens[size_t(i)], [&](int64_t a, double) {
-      for (int64_t p = pairs_.begin(a); p < pairs_.ends[a]; ++p) edge[pairs_.labels[p]] += R(weights[p]);
-    });
+    for_pairs(data_, pairs_, tokens[size_t(i)], [&](int64_t p, int64_t pair, double) { edge[pair] += R(weights[p]); });
   });
 }
 

@@ -7,12 +7,10 @@
 //
 // In single precision scores and marginals are floats, while the loss and all sums over tokens are doubles: the
 // gradient is then off by about 1e-7 of the counts it is made of.
-#include "features/evaluation.h"
+#include "features/objective.h"
 
 #include "base/threads.h"
 #include "features/edges.h"
-#include "features/finer.h"
-#include "features/objective.h"
 #include "features/plan.h"
 #include "features/shard.h"
 
@@ -102,12 +100,12 @@ class EvaluationIn final : public Evaluation {
     const int64_t tasks = edge_plan_ ? 1 : std::min(shards, affordable);
     std::vector<ShardSums> found(static_cast<size_t>(tasks), ShardSums(S_));
     const int threads = num_threads();
-    rooms_.resize(std::max(rooms_.size(), size_t(threads)));
+    workspaces_.resize(std::max(workspaces_.size(), size_t(threads)));
     run_tasks(tasks, threads, [&](int64_t task) {
       ShardSums& own = found[size_t(task)];
-      Room<R>& room = rooms_[size_t(task_thread())];
+      Workspace<R>& workspace = workspaces_[size_t(task_thread())];
       for (int64_t s = shards * task / tasks; s < shards * (task + 1) / tasks && own.outcome.status == exact; ++s) {
-        own.outcome = evaluate_shard(call, size_t(s), room, own.steps, &own.loss);
+        own.outcome = evaluate_shard(call, size_t(s), workspace, own.steps, &own.loss);
         own.outcome.sequence += call.shards[size_t(s)];
       }
     });
@@ -124,19 +122,19 @@ class EvaluationIn final : public Evaluation {
     return scores;
   }
 
-  Outcome evaluate_shard(Call& call, size_t s, Room<R>& room, std::vector<double>& step_sums, double* loss) {
+  Outcome evaluate_shard(Call& call, size_t s, Workspace<R>& workspace, std::vector<double>& step_sums, double* loss) {
     const int64_t first = call.shards[s], last = call.shards[s + 1];
     const int64_t* offsets = call.part.plan.offsets.data();
     const Supervision& known = call.part.known;
     const int64_t* tags = objective_.finer() ? call.part.chain_tags : known.tags;
     const R* chain = call.chain.data();
     const int64_t from = offsets[first], to = offsets[last];
-    room.emissions.resize(std::max(room.emissions.size(), size_t((to - from) * L_)));
-    room.derivatives.resize(call.gradient ? room.emissions.size() : 0);
-    call.plan.score_tokens(call.weights, first, last, room.emissions.data());
+    workspace.emissions.resize(std::max(workspace.emissions.size(), size_t((to - from) * L_)));
+    workspace.derivatives.resize(call.gradient ? workspace.emissions.size() : 0);
+    call.plan.score_tokens(call.weights, first, last, workspace.emissions.data());
     const std::vector<double> ones(size_t(last - first), 1.0);
     Shard<R> shard{layout_of(offsets, first, last),
-                   room.emissions.data(),
+                   workspace.emissions.data(),
                    chain,
                    chain + S_ * S_,
                    chain + S_ * S_ + S_,
@@ -145,11 +143,11 @@ class EvaluationIn final : public Evaluation {
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    S_,
-                   call.gradient ? room.derivatives.data() : nullptr};
+                   call.gradient ? workspace.derivatives.data() : nullptr};
     const Outcome outcome = objective_.finer() ? evaluate_finer(shard, step_sums, loss)
-                            : edge_plan_       ? evaluate_edges(call, s, room, shard, step_sums, loss)
+                            : edge_plan_       ? evaluate_edges(call, s, workspace, shard, step_sums, loss)
                                                : shard.run(step_sums, loss);
-    if (outcome.status == exact && call.gradient) call.plan.take_derivatives(first, last, room.derivatives.data());
+    if (outcome.status == exact && call.gradient) call.plan.take_derivatives(first, last, workspace.derivatives.data());
     return outcome;
   }
 
@@ -170,24 +168,24 @@ class EvaluationIn final : public Evaluation {
     return outcome;
   }
 
-  Outcome evaluate_edges(const Call& call, size_t s, Room<R>& room, Shard<R>& shard, std::vector<double>& step_sums,
+  Outcome evaluate_edges(const Call& call, size_t s, Workspace<R>& workspace, Shard<R>& shard, std::vector<double>& step_sums,
                          double* loss) {
     const size_t cells = size_t(shard.layout->pairs() * L_ * L_);
-    room.edges.resize(std::max(room.edges.size(), cells + 1));  // never null, even if no sentence has two tokens
-    room.edge_derivatives.resize(room.edges.size());
-    edge_plan_->score(s, call.weights + objective_.first_edge(), room.edges.data());
-    shard.edges = room.edges.data();
-    shard.edge_derivatives = call.gradient ? room.edge_derivatives.data() : nullptr;
+    workspace.edges.resize(std::max(workspace.edges.size(), cells + 1));  // never null, even if no sentence has two tokens
+    workspace.edge_derivatives.resize(workspace.edges.size());
+    edge_plan_->score(s, call.weights + objective_.first_edge(), workspace.edges.data());
+    shard.edges = workspace.edges.data();
+    shard.edge_derivatives = call.gradient ? workspace.edge_derivatives.data() : nullptr;
     const Outcome outcome = shard.run(step_sums, loss);
     if (outcome.status == exact && call.gradient)
-      edge_plan_->add_gradient(s, room.edge_derivatives.data(), call.gradient + objective_.first_edge());
+      edge_plan_->add_gradient(s, workspace.edge_derivatives.data(), call.gradient + objective_.first_edge());
     return outcome;
   }
 
   const Objective& objective_;
   int64_t L_, S_;
-  Rows<R> rows_;
-  std::vector<Room<R>> rooms_;   // of threads
+  RowMemory<R> rows_;
+  std::vector<Workspace<R>> workspaces_;   // of threads
   std::optional<EdgePlan<R>> edge_plan_;
 };
 

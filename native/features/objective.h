@@ -7,8 +7,8 @@
 // are those of, and a weight may belong to several transitions.
 #pragma once
 
+#include "chain/inference.h"
 #include "features/edges.h"
-#include "features/evaluation.h"
 #include "features/plan.h"
 #include "features/scoring.h"
 #include "features/states.h"
@@ -18,6 +18,28 @@
 #include <vector>
 
 namespace trellis::features {
+
+using namespace chain;
+
+class Objective;
+
+// Some sentences, how they are scored, and what is known about their labels. All of it lies elsewhere, be it in a file
+// that is mapped.
+struct CorpusPart {
+  PlanView plan;
+  Supervision known;
+  const int64_t* chain_tags = nullptr;  // the states of the tokens, see Objective::set_chain
+};
+
+// How the objective is computed, in single or double precision.
+class Evaluation {
+ public:
+  virtual ~Evaluation() = default;
+  // The gradient is added to what is there.
+  virtual Outcome evaluate(const CorpusPart& part, const double* weights, double* gradient, double* loss) = 0;
+};
+
+std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool single_precision);
 
 // The weights of the transitions `cells`, each from * S + to, by number.
 struct StepWeights {

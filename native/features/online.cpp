@@ -1,7 +1,6 @@
 #include "features/online.h"
 
 #include "base/threads.h"
-#include "features/finer.h"
 #include "features/shard.h"
 
 #include <algorithm>
@@ -14,7 +13,7 @@ namespace {
 
 // Rows of scores, one per token of a batch: that of tokens[i] is the sum of its attributes' weights, which are numbered
 // from `first`. A row has a score for each label, or, of the step into a token, for each pair of labels.
-struct Rows {
+struct BatchScores {
   const Dataset& data;
   Pairs pairs;
   int64_t first;
@@ -25,9 +24,7 @@ struct Rows {
   // f(weight, label, value) for every weight that speaks at tokens[i]
   template <typename F>
   void for_weights(int64_t i, F f) const {
-    data.for_attributes(tokens[size_t(i)], [&](int64_t a, double value) {
-      for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) f(first + p, pairs.labels[p], value);
-    });
+    for_pairs(data, pairs, tokens[size_t(i)], [&](int64_t p, int64_t l, double value) { f(first + p, l, value); });
   }
   void score(const double* weights, double scale, std::vector<double>& scores) const {
     constexpr int64_t chunk = 64;
@@ -94,8 +91,8 @@ struct Batched {
     spread_labels(rows.data(), int64_t(tokens.size()), objective.L(), objective.chain_labels(), by_state.data());
     rows.swap(by_state);
   }
-  Rows states() const { return {objective.data(), objective.pairs(), 0, tokens}; }
-  Rows steps() const { return {objective.edge_data(), objective.edge_pairs(), objective.first_edge(), later}; }
+  BatchScores states() const { return {objective.data(), objective.pairs(), 0, tokens}; }
+  BatchScores steps() const { return {objective.edge_data(), objective.edge_pairs(), objective.first_edge(), later}; }
   void score(const double* state, double scale) {
     states().score(state, scale, emissions);
     if (objective.finer()) spread(emissions);
@@ -167,7 +164,7 @@ class Decoder {
   template <typename F>
   int64_t for_difference(F f) const {
     const int64_t S = batch_.objective.S();
-    const auto correct = [&](const Rows& rows, int64_t i, int64_t gold, int64_t guess) {
+    const auto correct = [&](const BatchScores& rows, int64_t i, int64_t gold, int64_t guess) {
       rows.for_weights(i, [&](int64_t w, int64_t l, double value) {
         if (l == gold) f(w, value);
         if (l == guess) f(w, -value);

@@ -8,13 +8,13 @@ namespace trellis::features {
 
 // Memory for one shard after another.
 template <typename R>
-struct Room {
+struct Workspace {
   std::vector<R> emissions, derivatives, edges, edge_derivatives;
 };
 
 // Memory for the rows of one evaluation after another.
 template <typename R>
-class Rows {
+class RowMemory {
  public:
   // At least this many numbers, finite ones.
   R* numbers(int64_t count) {

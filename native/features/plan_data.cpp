@@ -1,7 +1,6 @@
 #include "features/plan_data.h"
 
 #include "base/threads.h"
-#include "features/windows.h"
 
 #include <algorithm>
 #include <cstring>
@@ -116,7 +115,7 @@ class Planning {
   }
   bool has_row(int32_t a) const {
     const int64_t count = pairs_.ends[a] - pairs_.begin(a);
-    return count > 0 && (pairs_.labels_in_all <= narrow || count * 4 > pairs_.labels_in_all);
+    return is_dense(count, pairs_.labels_in_all);
   }
 
   void list_bundle(int64_t u, Lists& rows, Lists& pairs) const {

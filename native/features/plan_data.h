@@ -10,7 +10,7 @@
 //
 // and the way back sums derivatives of the rows of tokens and bundles by the same lists inverted.
 //
-// With few labels, and features made by templates, rows belong to windows instead: see windows.h.
+// With few labels, and features made by templates, rows belong to windows instead: see windows.cpp.
 //
 // A finished plan is one flat array of bytes that holds no address.
 #pragma once
@@ -38,7 +38,7 @@ struct ListArrays {
   RowLists rows() const { return {ends.data(), items.data(), values.size() ? values.data() : nullptr}; }
 };
 
-// Where the rows, the units and the places of one kind of window begin; see windows.h.
+// Where the rows, the units and the places of one kind of window begin; see windows.cpp.
 struct Window {
   int64_t width, first_row, first_unit, first_place;
 };
@@ -105,6 +105,10 @@ struct FlatPlan {
   Block<char> bytes{0};
   int64_t size = 0;
 };
+
+// Whether there are so few labels, and features that templates made, that rows belong to windows; and such a plan.
+bool has_windows(const Dataset& data, const Pairs& pairs);
+PlanArrays<Vector> plan_windows(const Dataset& data, const Pairs& pairs);
 
 // Throws std::length_error if there are more features than 32 bits can count.
 FlatPlan make_plan(const Dataset& data, const Pairs& pairs);

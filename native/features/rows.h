@@ -15,7 +15,7 @@ struct RowLists {
   const double* values;  // of each item, or null if all are 1
 };
 
-// The units of one kind of window (windows.h): token t gets row i, i < width, of the unit at places[t + width - 1 - i].
+// The units of one kind of window (windows.cpp): token t gets row i, i < width, of the unit at places[t + width - 1 - i].
 struct PlaceList {
   const int32_t* places;  // rows_ahead more than the last token asks for
   int64_t width;

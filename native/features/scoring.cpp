@@ -2,7 +2,7 @@
 
 #include "base/threads.h"
 #include "chain/inference.h"
-#include "features/chunks.h"
+#include "features/vector_chunks.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,14 +12,14 @@ namespace trellis::features {
 using namespace chain;
 
 template <typename R>
-WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), places_(size_t(pairs.attributes)) {
+WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), slots_(size_t(pairs.attributes)) {
   for (int64_t a = 0; a < pairs.attributes; ++a) {
     const int64_t count = pairs.ends[a] - pairs.begin(a);
-    if (count * 4 <= pairs.labels_in_all) {
-      places_[size_t(a)] = {uint32_t(pairs.begin(a)), int32_t(count)};
-    } else {
-      places_[size_t(a)] = {uint32_t(owners_.size()), -1};
+    if (is_dense(count, pairs.labels_in_all)) {
+      slots_[size_t(a)] = {uint32_t(owners_.size()), full_block};
       owners_.push_back(int32_t(a));
+    } else {
+      slots_[size_t(a)] = {uint32_t(pairs.begin(a)), int32_t(count)};
     }
   }
   rows_.resize(owners_.size() * size_t(pairs.labels_in_all) + rows_padding);
@@ -43,7 +43,7 @@ template class WeightTable<double>;
 void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t u, double* row) {
   const double* values = data.values.empty() ? nullptr : data.values.data();
   const int64_t all = int64_t(data.attributes.size());
-  weight_kernels<double>().add(
+  block_kernels<double>().add_attributes(
       weights.view(), {data.attributes.data(), values, data.bundle_begin(u), data.bundle_ends[size_t(u)], all}, row);
 }
 

@@ -6,7 +6,7 @@
 #include "base/threads.h"
 #include "features/dataset.h"
 #include "features/rows.h"
-#include "features/weights.h"
+#include "features/blocks.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -30,6 +30,14 @@ struct Pairs {
   int64_t count() const { return begin(attributes); }
 };
 
+// f(pair, label, value) for every weight of the attributes of a token
+template <typename F>
+void for_pairs(const Dataset& data, const Pairs& pairs, int64_t token, F f) {
+  data.for_attributes(token, [&](int64_t a, double value) {
+    for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) f(p, pairs.labels[p], value);
+  });
+}
+
 // The same made ready for many look-ups in the numbers R. Attributes with many labels keep a full row of weights: a row
 // is added in a few vector operations, and the frequent attributes are those with many labels.
 template <typename R>
@@ -42,14 +50,14 @@ class WeightTable {
   void forget_ends() { pairs_.ends = nullptr; }
   int64_t labels() const { return pairs_.labels_in_all; }
   // What the kernels read.
-  WeightView<R> view() const {
-    return {places_.data(), rows_.data(), weights_.data(), pairs_.labels, pairs_.labels_in_all};
+  AttributeWeights<R> view() const {
+    return {slots_.data(), rows_.data(), weights_.data(), pairs_.labels, pairs_.labels_in_all};
   }
 
  private:
   Pairs pairs_;
-  std::vector<WeightPlace> places_;  // [A]
-  std::vector<int32_t> owners_;      // of the rows
+  std::vector<WeightSlot> slots_;  // [A]
+  std::vector<int32_t> owners_;    // of the rows
   std::vector<R> rows_, weights_;
 };
 

@@ -1,7 +1,7 @@
 #include "features/states.h"
 
 #include "features/scoring.h"
-#include "features/chunks.h"
+#include "features/vector_chunks.h"
 
 #include <algorithm>
 #include <cmath>

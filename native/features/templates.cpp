@@ -1,7 +1,11 @@
 #include "features/templates.h"
 
+#include "base/unicode.h"
+
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <tuple>
 
 namespace trellis::features {
 namespace {
@@ -85,6 +89,15 @@ void append_type(std::string_view s, std::string& out) {
   if (all) out += all;
 }
 
+// The place of an item among others, after which it stands if it is new.
+template <typename T>
+int number_of(const T& item, std::vector<T>& items) {
+  const auto found = std::find(items.begin(), items.end(), item);
+  const int number = int(found - items.begin());
+  if (found == items.end()) items.push_back(item);
+  return number;
+}
+
 }  // namespace
 
 std::string edge_value(int64_t distance) {
@@ -103,24 +116,54 @@ void apply(Function function, int argument, std::string_view value, std::string&
   }
 }
 
-TemplateSet::TemplateSet(std::vector<std::vector<Piece>> given) : templates(std::move(given)) {
-  std::map<std::vector<std::pair<int, int>>, size_t> known;
-  for (size_t t = 0; t < templates.size(); ++t) {
-    std::vector<std::pair<int, int>> key;
-    for (const Piece& piece : templates[t])
-      if (piece.column >= 0) key.emplace_back(piece.row, piece.column);
-    std::sort(key.begin(), key.end());
-    key.erase(std::unique(key.begin(), key.end()), key.end());
-    const auto [place, is_new] = known.emplace(key, groups.size());
-    if (is_new) {
-      groups.emplace_back();
-      for (const auto& [row, column] : key) {
-        groups.back().sources.push_back({row, column});
-        columns = std::max(columns, column + 1);
-      }
+TemplateSet::TemplateSet(const std::vector<std::vector<Piece>>& lines) {
+  for (const std::vector<Piece>& line : lines) {
+    Form form;
+    std::vector<Part> parts;  // with rows for offsets at first
+    std::vector<Source> sources;
+    for (const Piece& piece : line) {
+      form.texts.push_back(piece.text);
+      if (piece.column < 0) continue;
+      form.readings.push_back(number_of({piece.column, piece.function, piece.argument}, readings));
+      parts.push_back({piece.row, form.readings.back()});
+      sources.push_back({piece.row, piece.column});
+      reach = std::max(reach, std::abs(piece.row));
+      columns = std::max(columns, piece.column + 1);
     }
-    groups[place->second].templates.push_back(int(t));
+    form.texts.resize(parts.size() + 1);
+    Template own;
+    own.form = number_of(form, forms);
+
+    std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) {
+      return std::tie(a.row, a.column) < std::tie(b.row, b.column);
+    });
+    sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) { return g.sources == sources; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {sources, {}});
+    group->templates.push_back(int(templates.size()));
+
+    const int first = sources.empty() ? 0 : sources[0].row;
+    for (Part& part : parts) own.rows.push_back(part.offset), part.offset -= first;
+    std::vector<Part> sorted(parts);
+    std::sort(sorted.begin(), sorted.end(), [](const Part& a, const Part& b) {
+      return std::tie(a.offset, a.reading) < std::tie(b.offset, b.reading);
+    });
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+    for (const Part& part : parts)
+      own.parts.push_back(int(std::find(sorted.begin(), sorted.end(), part) - sorted.begin()));
+    auto shape = std::find_if(shapes.begin(), shapes.end(), [&](const Shape& s) { return s.parts == sorted; });
+    if (shape == shapes.end()) shape = shapes.insert(shapes.end(), {sorted, {}});
+    own.shape = int(shape - shapes.begin());
+    own.entry = int(shape->first_rows.size());
+    shape->first_rows.push_back(first);
+    templates.push_back(std::move(own));
   }
+}
+
+int TemplateSet::shape_alone(int reading) const {
+  for (size_t s = 0; s < shapes.size(); ++s)
+    if (shapes[s].parts.size() == 1 && shapes[s].parts[0].reading == reading) return int(s);
+  return -1;
 }
 
 std::vector<Family> TemplateSet::families() const {

@@ -2,7 +2,7 @@
 
 #include "base/numbers.h"
 #include "base/threads.h"
-#include "features/chunks.h"
+#include "features/vector_chunks.h"
 
 #include <algorithm>
 

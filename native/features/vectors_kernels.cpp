@@ -1,6 +1,6 @@
-// The kernels of chunks.h for one instruction set. The loops are plain: compilers make vectors of them. Sums run
+// The kernels of vector_chunks.h for one instruction set. The loops are plain: compilers make vectors of them. Sums run
 // in a fixed number of lanes, whatever the width of a vector.
-#include "features/chunks.h"
+#include "features/vector_chunks.h"
 
 #include "base/simd.h"
 

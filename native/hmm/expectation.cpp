@@ -6,10 +6,12 @@
 #include "base/numbers.h"
 #include "base/threads.h"
 #include "chain/kernels.h"
-#include "chain/sums.h"
+#include "chain/scores.h"
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <optional>
 
 namespace trellis::hmm {
 
@@ -27,6 +29,47 @@ void for_stretches(int64_t count, F f) {
 
 }  // namespace
 
+// A model as the kernels read it: a chain of log probabilities, and the emissions of each symbol.
+struct Expectation::Model {
+  std::vector<double> logs;  // of transitions, start, end
+  Batch<double> chain;
+  ScaledScores<double> scaled;
+  const double* emissions;     // [V, L]
+  Block<double> table, peaks;  // [V, P] and [V], see HmmPrepared
+
+  Model(const double* start, const double* transitions, const double* end, const double* emissions, int64_t L,
+        int64_t V, int64_t P)
+      : logs(logarithms(start, transitions, end, L)),
+        chain{nullptr, nullptr, nullptr, logs.data(), &logs[size_t(L * L)], &logs[size_t(L * L + L)], 0, L},
+        scaled(chain), emissions(emissions), table(V * P), peaks(V) {
+    for_stretches(V, [&](int64_t, int64_t first, int64_t last) {
+      for (int64_t v = first; v < last; ++v) {
+        const double *row = emissions + v * L, top = *std::max_element(row, row + L);
+        peaks[v] = top > 0 ? std::log(top) : 0.0;
+        for (int64_t j = 0; j < P; ++j) table[v * P + j] = j < L && top > 0 ? row[j] / top : 0.0;
+      }
+    });
+  }
+
+  HmmPrepared prepared() const { return {scaled.view(), table, peaks}; }
+  const LogPrepared<double>& log_prepared() {
+    std::call_once(log_once, [&] { log_scores.emplace(chain); });
+    return log_scores->view();
+  }
+
+ private:
+  static std::vector<double> logarithms(const double* start, const double* transitions, const double* end, int64_t L) {
+    std::vector<double> found(transitions, transitions + L * L);
+    found.insert(found.end(), start, start + L);
+    found.insert(found.end(), end, end + L);
+    for (double& p : found) p = std::log(p);
+    return found;
+  }
+
+  std::once_flag log_once;
+  std::optional<LogScores> log_scores;  // for the sequences that need them
+};
+
 Expectation::Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t L, int64_t V)
     : tokens_(tokens), B_(B), N_(N), L_(L), P_(round_up(L, chain::kernels<double>().width)), V_(V),
       tasks_(plan_tasks(tokens.offsets, B, chain::kernels<double>().group, Sums::bytes(L, P_))), gamma_(N * L),
@@ -40,24 +83,23 @@ Expectation::Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t 
 Outcome Expectation::run(const double* start, const double* transitions, const double* end, const double* emissions,
                          double* start_counts, double* transition_counts, double* emission_counts,
                          double* log_likelihood) {
-  const HmmKernels& kernels = kernels_in_use<HmmKernels>();
   Model model(start, transitions, end, emissions, L_, V_, P_);
-  for_stretches(V_, [&](int64_t, int64_t first, int64_t last) { model.prepare_symbols(first, last); });
   status_.assign(size_t(B_), exact);
   std::fill_n(log_likelihood, B_, 0.0);
-  expect_all(kernels, model, start_counts, transition_counts, log_likelihood);
+  expect_all(model, start_counts, transition_counts, log_likelihood);
   if (const Outcome outcome = first_problem(status_); outcome.status) return outcome;
-  gather_all(kernels, emission_counts);
+  gather_all(emission_counts);
   return {};
 }
 
-void Expectation::expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions,
-                             double* logs) {
+void Expectation::expect_all(Model& model, double* start, double* transitions, double* logs) {
+  const HmmKernels& kernels = kernels_in_use<HmmKernels>();
+  const HmmPrepared prepared = model.prepared();
   TaskSums sums(tasks_.count(), L_, P_);
   const auto run_group = [&](int64_t task, const int64_t* sequences, int count) {
     Sums& own = sums.of(task);
     add_exact(sequences, count, status_, own, [&](const int64_t* kept, int n, const Counts& counts) {
-      kernels.expect(tokens_, model.prepared, kept, n, gamma_, counts, logs, status_.data());
+      kernels.expect(tokens_, prepared, kept, n, gamma_, counts, logs, status_.data());
     });
     for (int g = 0; g < count; ++g)
       if (status_[size_t(sequences[g])] == underflow) expect_in_log_space(model, sequences[g], own, logs);
@@ -67,31 +109,32 @@ void Expectation::expect_all(const HmmKernels& kernels, const Model& model, doub
   sums.write(transitions, start, end.data());
 }
 
-void Expectation::expect_in_log_space(const Model& model, int64_t b, Sums& sums, double* logs) {
+void Expectation::expect_in_log_space(Model& model, int64_t b, Sums& sums, double* logs) {
   const int64_t first = tokens_.offsets[b], T = tokens_.offsets[b + 1] - first;
   Block<double> scores(T * L_);
   for (int64_t t = 0; t < T; ++t)
     for (int64_t j = 0; j < L_; ++j) {
       const bool may = !tokens_.allowed || tokens_.allowed[(first + t) * L_ + j];
-      scores[t * L_ + j] = may ? std::log(model.emission(tokens_.symbols[first + t], j)) : forbidden;
+      scores[t * L_ + j] = may ? std::log(model.emissions[tokens_.symbols[first + t] * L_ + j]) : forbidden;
     }
   const int64_t offsets[2] = {0, T};
   const Batch<double> batch{scores, nullptr, offsets, nullptr, nullptr, nullptr, 1, L_};
-  logs[b] = kernels<double>().log_marginals(batch, model.log_prepared, 0, tokens_.weights[b], gamma_ + first * L_,
+  logs[b] = kernels<double>().log_marginals(batch, model.log_prepared(), 0, tokens_.weights[b], gamma_ + first * L_,
                                             sums.counts, nullptr);
   if (logs[b] == forbidden) status_[size_t(b)] = no_path;
 }
 
 // counts[v] = sum of gamma[n] over the tokens n with symbol v. A symbol may lie in several stretches: what a stretch
 // finds for its first symbol waits in its own row and is added afterwards, in order.
-void Expectation::gather_all(const HmmKernels& kernels, double* counts) {
+void Expectation::gather_all(double* counts) {
   for_stretches(V_, [&](int64_t, int64_t begin, int64_t end) {
     std::fill(counts + begin * L_, counts + end * L_, 0.0);
   });
   const int64_t stretches = parts_of(N_, stretch);
   std::vector<double> firsts(size_t(stretches * L_), 0.0);
+  const auto gather = kernels_in_use<HmmKernels>().gather;
   for_stretches(N_, [&](int64_t i, int64_t begin, int64_t end) {
-    kernels.gather(by_symbol_.data() + begin, end - begin, tokens_.symbols, gamma_, L_, firsts.data() + i * L_, counts);
+    gather(by_symbol_.data() + begin, end - begin, tokens_.symbols, gamma_, L_, firsts.data() + i * L_, counts);
   });
   for (int64_t i = 0; i < stretches; ++i) {
     double* to = counts + tokens_.symbols[by_symbol_[size_t(i * stretch)]] * L_;

@@ -3,9 +3,9 @@
 
 #include "base/block.h"
 #include "base/tasks.h"
-#include "chain/inference.h"
+#include "chain/outcome.h"
+#include "chain/sums.h"
 #include "hmm/kernels.h"
-#include "hmm/model.h"
 
 #include <vector>
 
@@ -18,13 +18,17 @@ class Expectation {
  public:
   Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t L, int64_t V);
 
+  // start[L], transitions[L, L], end[L] and emissions[V, L] are probabilities, and so shaped are the expected counts.
+  // One E-step at a time: they share memory.
   Outcome run(const double* start, const double* transitions, const double* end, const double* emissions,
               double* start_counts, double* transition_counts, double* emission_counts, double* log_likelihood);
 
  private:
-  void expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions, double* logs);
-  void expect_in_log_space(const Model& model, int64_t b, Sums& sums, double* logs);
-  void gather_all(const HmmKernels& kernels, double* counts);
+  struct Model;
+
+  void expect_all(Model& model, double* start, double* transitions, double* logs);
+  void expect_in_log_space(Model& model, int64_t b, Sums& sums, double* logs);
+  void gather_all(double* counts);
 
   HmmTokens tokens_;
   int64_t B_, N_, L_, P_, V_;

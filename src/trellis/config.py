@@ -27,7 +27,7 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
@@ -120,8 +120,7 @@ def load(cls: type[T], path: str | Path) -> T:
 
 def layered(config: T, path: str | Path) -> T:
     """The configuration, changed by what a TOML file sets; everything else stays."""
-    values = _merged(config, _toml(_text(path), str(path)))
-    return _from_file(type(config), values, str(path))
+    return _from_file(type(config), _merged(config, _toml(_text(path), str(path))), str(path))
 
 
 def changed(config: T, values: Mapping[str, Any]) -> T:
@@ -160,24 +159,17 @@ def _toml(text: str, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} is not TOML: {error}") from None
 
 
-def keys(config: Any, section: str = "") -> Iterator[str]:
+def keys(config: Any) -> list[str]:
     """The dotted names of all settings, including those of nested configurations."""
-    for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        if dataclasses.is_dataclass(value):
-            yield from keys(value, f"{section}{item.name}.")
-        else:
-            yield f"{section}{item.name}"
+    return list(flat(config))
 
 
-def flat(config: Any) -> dict[str, Any]:
+def flat(config: Any, section: str = "") -> dict[str, Any]:
     """Plain values by the dotted names of `keys`."""
     values: dict[str, Any] = {}
-    for name in keys(config):
-        value = config
-        for part in name.split("."):
-            value = getattr(value, part)
-        values[name] = _plain(value)
+    for item in dataclasses.fields(config):
+        value, name = getattr(config, item.name), f"{section}{item.name}"
+        values |= flat(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: _plain(value)}
     return values
 
 
@@ -192,37 +184,27 @@ def override(config: T, assignments: Iterable[str]) -> T:
         key, equals, text = (part.strip() for part in assignment.partition("="))
         if not (key and equals):
             raise ConfigError(f"expected key=value, got {assignment!r}")
-        _assign(values, key, _parsed(text), config)
+        try:
+            value = tomllib.loads(f"value = {text}")["value"] if text else None
+        except tomllib.TOMLDecodeError:
+            value = text
+        except RecursionError:
+            raise ConfigError(f"the value {shown(text)} is nested too deeply") from None
+        *sections, name = key.split(".")
+        table: Any = values
+        owner: Any = config
+        for section in sections:
+            table = table.get(section) if isinstance(table, dict) else None
+            owner = getattr(owner, section, None)
+        # Below a setting that is itself a table, such as label_weights.PER, any name is accepted.
+        if not isinstance(table, dict) or (dataclasses.is_dataclass(owner) and name not in table):
+            # What was probably meant: a setting of the same name in another section, or else the most similar one.
+            known = keys(config)
+            elsewhere = [one for one in known if one.rpartition(".")[2] == name]
+            hint = did_you_mean(key, elsewhere[:1] or known, always=True)
+            raise ConfigError(f"{type(config).__name__} has no setting {key!r}{hint}")
+        table[name] = value
     return from_dict(type(config), values)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"] if text else None
-    except tomllib.TOMLDecodeError:
-        return text
-    except RecursionError:
-        raise ConfigError(f"the value {shown(text)} is nested too deeply") from None
-
-
-def _assign(values: dict[str, Any], key: str, value: Any, config: Any) -> None:
-    *sections, name = key.split(".")
-    place: Any = values
-    owner: Any = config
-    for section in sections:
-        place = place.get(section) if isinstance(place, dict) else None
-        owner = getattr(owner, section, None)
-    # Below a setting that is itself a table, such as label_weights.PER, any name is accepted.
-    if not isinstance(place, dict) or (dataclasses.is_dataclass(owner) and name not in place):
-        raise ConfigError(f"{type(config).__name__} has no setting {key!r}{_nearest(key, list(keys(config)))}")
-    place[name] = value
-
-
-def _nearest(key: str, names: list[str]) -> str:
-    """The setting that was probably meant: one of the same name in another section, or the most similar one."""
-    last = key.rpartition(".")[2]
-    elsewhere = [name for name in names if name.rpartition(".")[2] == last]
-    return did_you_mean(key, elsewhere[:1] or names, always=True)
 
 
 def _plain(value: Any) -> Any:

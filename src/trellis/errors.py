@@ -28,7 +28,7 @@ from __future__ import annotations
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
@@ -64,6 +64,11 @@ def shown(value: Any) -> str:
 def number_of(count: int, noun: str, plural: str | None = None) -> str:
     """A number and what it counts: 1 sentence, 2,000 sentences; `plural` is for nouns that do not take an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def some_of(names: Sequence[str], most: int = 8) -> str:
+    """The first of these names, for a message: ``PER, LOC, ...``."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def nearest(name: object, known: Iterable[str], *, always: bool = False) -> str | None:

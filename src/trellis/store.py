@@ -203,8 +203,8 @@ def bytes_of(array: AnyArray) -> memoryview:
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
-def described(dtype: str, shape: tuple[int, ...]) -> int:
-    """The checksum of an array's type and shape; the checksum of its bytes continues from it."""
+def layout_crc(dtype: str, shape: tuple[int, ...]) -> int:
+    """CRC of an array's type and shape; the CRC of its bytes continues from it."""
     return zlib.crc32(f"{dtype}{shape}".encode())
 
 
@@ -215,7 +215,7 @@ def checksum(text: str) -> str:
 
 def _written_header(kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
     """JSON, padded with blanks to a multiple of eight bytes."""
-    checks = {name: zlib.crc32(bytes_of(a), described(a.dtype.str, a.shape)) for name, a in arrays.items()}
+    checks = {name: zlib.crc32(bytes_of(a), layout_crc(a.dtype.str, a.shape)) for name, a in arrays.items()}
     text = _json({"format": FORMAT, "kind": kind, "crc32": checks, "manifest": dict(manifest)})
     header: dict[str, Any] = {"__metadata__": {"trellis": f"{checksum(text)} {text}"}}
     begin = 0
@@ -261,7 +261,7 @@ def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> S
         data = _memory(header.entries[-1].stop if header.entries else 0, path)
         arrays = {}
         for entry in header.entries:
-            crc = _fill(file, data[entry.start : entry.stop], described(entry.dtype.str, entry.shape), verify, path)
+            crc = _fill(file, data[entry.start : entry.stop], layout_crc(entry.dtype.str, entry.shape), verify, path)
             if verify and header.checks.values.get(entry.name) != crc:
                 raise _damaged(path, f"the bytes of array {entry.name!r} do not have the checksum saved with them")
             arrays[entry.name] = _array(entry, data)

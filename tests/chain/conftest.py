@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from trellis.chain import runtime
+from trellis import chain
 
 
 @pytest.fixture
 def thread_count() -> Iterator[None]:
     """Put the number of threads back after the test."""
-    count = runtime.get_num_threads()
+    count = chain.get_num_threads()
     yield
-    runtime.set_num_threads(count)
+    chain.set_num_threads(count)

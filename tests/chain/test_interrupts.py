@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from trellis.chain import ChainScores, SegmentScores, runtime
+from trellis.chain import ChainScores, SegmentScores, get_num_threads, set_num_threads
 
 L = 9
 
@@ -62,21 +62,21 @@ LONG: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", LONG)
 def test_signals_are_heard_while_a_question_is_answered(name: str, threads: int) -> None:
-    before = runtime.get_num_threads()
-    runtime.set_num_threads(threads)
+    before = get_num_threads()
+    set_num_threads(threads)
     try:
         with pytest.raises(Alarm), third_signal_raises():
             LONG[name]()
         assert len(chains(1, 5).kbest(3).scores[0]) == 3  # all is as before
     finally:
-        runtime.set_num_threads(before)
+        set_num_threads(before)
 
 
 PROGRAM = """
 import threading
 import numpy as np
-from trellis.chain import ChainScores, runtime
-runtime.set_num_threads(4)
+from trellis.chain import ChainScores, set_num_threads
+set_num_threads(4)
 random = np.random.default_rng(0)
 scores = ChainScores(random.normal(size=(8000, 9)), [40] * 200, random.normal(size=(9, 9)))
 print(scores.log_partition().tobytes().hex())

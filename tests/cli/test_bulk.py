@@ -57,7 +57,7 @@ def test_a_bad_record_is_an_error_if_it_is_asked_for(folder, shell, ner_model):
         (["in", "--out", "out", "--pipe", "--engine", "local"], "--pipe is for single files"),
         (["in", "--out", "out", "--engine", "hadoop"], "unknown engine 'hadoop', expected one of local, ray, spark"),
         (["in", "--out", "out", "--outputs", "tag"], "unknown output 'tag'"),
-        (["in", "--out", "out", "--from", "pdf"], "unknown format 'pdf' of shards"),
+        (["in", "--out", "out", "--from", "pdf"], "--from: expected one of text, tokens, conll"),
         (["in", "--out", "out", "--to", "conll"], "shards are written as parquet or jsonl, not as 'conll'"),
         (["in", "--out", "in/out"], "lie within each other"),
         (["nowhere", "--out", "out", "--workers", "1"], "nowhere: no such file or folder"),

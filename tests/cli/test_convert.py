@@ -77,3 +77,10 @@ def test_formats_are_named(source: Path) -> None:
 def test_help_shows_examples() -> None:
     result = run("--help")
     assert "trellis convert train.conll train.bioes.conll --scheme BIOES" in result.output
+
+
+def test_tags_that_are_no_spans_are_pointed_out(source: Path) -> None:
+    source.write_text("Ada\tNNP\nruns\tVBZ\n")
+    result = run("in.conll", "out.conll", "--scheme", "BIOES")
+    assert result.exit_code == 0
+    assert "the tags of in.conll are not those of spans: in BIOES, every token is a span of its own" in result.stderr

@@ -124,7 +124,7 @@ def test_eval_and_convert_ask_too(dirty, shell, ner_model, command):
         assert done.code == 0
         assert f"train.conll: {note}" in done.err
     assert shell(command, *arguments, "--on-bad-tags", "fix").err == (
-        "trellis: on_bad_tags must be 'error', 'repair' or 'drop', got 'fix'\n"
+        "trellis: --on-bad-tags: expected one of error, repair, drop, got 'fix'\n"
     )
 
 

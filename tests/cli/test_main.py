@@ -122,3 +122,27 @@ def test_a_stop_while_the_program_is_imported_is_one_line():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "trellis: interrupted\n")
+
+
+WRONG = {
+    "--format": ("train eval check score", "--format: expected one of conll, conllu"),
+    "--scheme": ("train check score convert", "--scheme: unknown scheme 'nope'"),
+    "--on-bad-tags": ("train eval convert", "--on-bad-tags: expected one of error, repair, drop, got 'nope'"),
+    "--align": ("train eval convert", "--align: expected one of split, expand, skip, error, got 'nope'"),
+    "--tokenizer": ("train tag", "--tokenizer: unknown tokenizer 'nope'"),
+    "--from": ("tag select convert", "--from: expected one of"),
+    "--to": ("tag select convert", "--to: expected one of"),
+    "--on-error": ("convert", "--on-error: expected one of raise, skip, got 'nope'"),
+    "--by": ("select", "--by: expected one of"),
+    "--lexicon-format": ("tag train", "--lexicon-format: expected one of"),
+}
+
+
+@pytest.mark.parametrize(("option", "command"), [(name, one) for name in WRONG for one in WRONG[name][0].split()])
+def test_a_wrong_value_of_an_option_is_a_mistake_of_usage(shell, tmp_path, command, option):
+    (tmp_path / "a.conll").write_text("x\tO\n")
+    file = str(tmp_path / "a.conll")
+    arguments = {"train": ["-m", "crf", "--train", file, "-o", str(tmp_path / "model")], "check": [file]}
+    done = shell(command, *arguments.get(command, [file, file]), option, "nope")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"trellis: {WRONG[option][1]}")

@@ -15,7 +15,7 @@ import pytest
 
 import trellis
 from trellis.models import folder
-from trellis.training.progress import LiveLine
+from trellis.training import LiveLine
 
 TINY = (
     *("--set", "encoder.hidden=8", "--set", "encoder.words.size=8", "--set", "encoder.characters.output=4"),
@@ -84,7 +84,7 @@ def test_what_stream_cannot_do(here, shell, given, said):
 KILLED = """
 import os, sys
 from trellis.cli import main
-from trellis.training.progress import LiveLine
+from trellis.training import LiveLine
 LiveLine.__call__ = lambda *_: os.kill(os.getpid(), 9)
 main(sys.argv[1:])
 """

@@ -280,8 +280,8 @@ def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--from", "word"], "--from: unknown format 'word', expected one of text, tokens, conll, conllu, "),
-        (["--to", "xml"], "--to: unknown form 'xml', expected one of inline, conll, conllu, jsonl, segmented, wordtag"),
+        (["--from", "word"], "--from: expected one of text, tokens, conll, conllu, "),
+        (["--to", "xml"], "--to: expected one of inline, conll, conllu, jsonl, segmented, wordtag, parquet, got 'xml'"),
         (["missing.txt"], "missing.txt: No such file or directory"),
         (["-o", "nowhere/out.txt"], "nowhere/out.txt cannot be written: No such file or directory"),
     ],

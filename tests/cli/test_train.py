@@ -23,9 +23,8 @@ from trellis.cli.progress import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.registry import FAMILIES
 from trellis.tags import Scheme, convert_tags, detect
-from trellis.training import Step
-from trellis.training.lock import locked
-from trellis.training.progress import LiveLine
+from trellis.training import LiveLine, Step
+from trellis.training.checkpoint import locked
 
 TRAIN = ("train", "--model", "crf", "--train", "train.conll", "--out", "model")
 
@@ -178,7 +177,8 @@ def test_a_model_of_another_family_is_replaced_only_if_asked_for(here, shell):
     refused = shell(*other)
     assert refused.code == 1
     assert refused.err == (
-        "trellis: model holds a crf model, not a hmm model: replace it with --overwrite, or choose another folder\n"
+        "trellis: model holds a crf model, not a hmm model: replace it with --overwrite (in Python overwrite=True), or "
+        "choose another folder\n"
     )
     assert shell(*other, "--overwrite").code == 0
     assert isinstance(trellis.load("model"), HMM)
@@ -223,11 +223,11 @@ def test_spaces_and_other_scripts_in_paths(here, shell):
         (["--train", "empty.conll"], "empty.conll: there is no sentence to learn from"),
         (["--train", "none.conll"], "none.conll: No such file or directory"),
         (["--train", "bad.conll"], "bad.conll:2: expected 2 columns separated by tabs, as in line 1, found 1: 'b'"),
-        (["--tokenizer", "letters"], "unknown tokenizer 'letters': expected one of words, english, characters,"),
+        (["--tokenizer", "letters"], "--tokenizer: unknown tokenizer 'letters': expected one of words, english,"),
         (["--model", "crv"], "unknown model 'crv': expected one of " + ", ".join(FAMILIES) + "; did you mean 'crf'?"),
         (["--out", "train.conll/model"], "train.conll/model cannot be written: Not a directory"),
-        (["--out", "train.conll"], "train.conll cannot be written: File exists"),
-        (["--scheme", "iob"], "scheme 'iob' is ambiguous: say 'iob1' (B only between adjoining spans of one type) or "),
+        (["--out", "train.conll"], "train.conll is a file: expected a folder"),
+        (["--scheme", "iob"], "--scheme: scheme 'iob' is ambiguous: say 'iob1' (B only between adjoining spans"),
         (["--task", "pos", "--train", "one.tsv"], "there is nothing to learn: only the label 'X' occurs, and a "),
     ],
 )  # fmt: skip
@@ -237,7 +237,7 @@ def test_what_is_refused_is_said_in_one_paragraph(here, shell, arguments, messag
     Path("bad.conll").write_text("a\tO\nb\n")
     Path("one.tsv").write_text("a\tX\n")
     done = shell(*TRAIN, *arguments)
-    usage = arguments[0] in ("--set", "--config", "--model")
+    usage = arguments[0] in ("--set", "--config", "--model", "--tokenizer", "--scheme")
     assert done.code == (2 if usage else 1)
     last = done.err.splitlines()[-1]
     assert last.startswith(f"trellis: {message}")
@@ -362,7 +362,7 @@ def test_a_signal_that_comes_while_the_model_is_written_waits(here, shell, monke
 
 
 def test_an_interruption_while_figures_are_computed_leaves_all_files(here, shell, monkeypatch):
-    monkeypatch.setattr("trellis.cli.train._figures", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr("trellis.cli.train.Data.figures", lambda *_: os.kill(os.getpid(), signal.SIGINT))
     done = shell(*TRAIN, "--test", "dev.conll")
     assert (done.code, done.err.endswith("trellis: interrupted\n")) == (130, True)
     assert folder.read_record("model")["figures"] == {}

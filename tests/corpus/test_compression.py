@@ -16,7 +16,7 @@ import zstandard
 
 from trellis import corpus
 from trellis.corpus import source as source_module
-from trellis.corpus.files import unpacked
+from trellis.corpus.source import unpacked
 from trellis.errors import DataError
 from trellis.text import Sentence
 

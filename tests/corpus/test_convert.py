@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.corpus.convert import convert
+from trellis.corpus import convert
 from trellis.errors import DataError
 from trellis.tags import Scheme
 

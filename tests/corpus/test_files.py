@@ -276,12 +276,13 @@ def test_a_full_device_is_an_error_that_names_it() -> None:
 def test_paragraphs_are_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_BLOCK", 100)
     searched: list[int] = []
-    search = source_module._without_blanks
-    monkeypatch.setattr(source_module, "_without_blanks", lambda text: searched.append(len(text)) or search(text))
+    blank = source_module._BLANK_LINE
+    counting = SimpleNamespace(sub=lambda new, text: searched.append(len(text)) or blank.sub(new, text))
+    monkeypatch.setattr(source_module, "_BLANK_LINE", counting)
     path = tmp_path / "a.conll"
-    path.write_text("a\tO\n" * 1000)
-    assert len(corpus.read(path).sentences[0]) == 1000
-    assert sum(searched) == 4000
+    path.write_text(" a\tO\n" * 1000)
+    assert [len(lines) for lines, _ in corpus.Source(path).paragraphs()] == [1000]
+    assert sum(searched) == 5000
 
 
 def test_little_of_an_array_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

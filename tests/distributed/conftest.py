@@ -11,8 +11,8 @@ import pytest
 from tests.cli.conftest import ner_model, sentences
 from trellis.chain import get_num_threads, set_num_threads
 from trellis.distributed import folder
-from trellis.distributed.engines import Engine, Result, attempt
-from trellis.distributed.shard import Shard, ShardJob, Tell
+from trellis.distributed.engines import Engine, Tell, attempt
+from trellis.distributed.folder import Done, Shard, ShardJob
 from trellis.models import CRF
 from trellis.models import folder as model_folder
 
@@ -35,7 +35,7 @@ class InlineEngine(Engine):
     def __init__(self, workers: int | None = None) -> None:
         self.workers, self.asked = workers or 1, []
 
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
         self.asked.append(shard.name)
         return attempt(job, shard, tell)
 

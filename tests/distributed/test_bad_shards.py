@@ -39,7 +39,7 @@ def test_a_shard_of_bad_lines_alone_becomes_an_empty_one(ner_model, tmp_path, in
 
 @pytest.mark.parametrize("to", ["parquet", "jsonl"])
 def test_a_batch_of_bad_rows_alone_is_left_out(ner_model, tmp_path, inline, to, monkeypatch):
-    monkeypatch.setattr("trellis.corpus.tables._ROWS", 4)
+    monkeypatch.setattr("trellis.corpus.rows._ROWS", 4)
     texts = ["Anna left"] * 4 + [None] * 4 + ["Bob"] * 4
     report = tagged_table(ner_model, tmp_path, pa.table({"text": pa.array(texts, pa.string())}), to=to)
     assert (report.rows, report.bad, report.failed) == (8, 4, {})
@@ -164,7 +164,7 @@ def test_a_column_of_that_name_stops_the_run(ner_model, tmp_path):
 
 
 def test_a_bad_row_is_listed_by_its_number_and_as_json(ner_model, tmp_path, inline, monkeypatch):
-    monkeypatch.setattr("trellis.corpus.tables._ROWS", 2)
+    monkeypatch.setattr("trellis.corpus.rows._ROWS", 2)
     broken = pa.StringArray.from_buffers(1, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff"))
     columns = {
         "text": pa.chunked_array([["Anna.", "Bob.", None], broken]),

@@ -24,8 +24,7 @@ from tests.distributed.conftest import TEXTS, tree
 from trellis.distributed import FolderProgress, folder, tag_folder
 from trellis.distributed.bulk import file_digest
 from trellis.distributed.engines import LocalEngine, WorkerLost
-from trellis.distributed.folder import find_shards
-from trellis.distributed.shard import Done, Shard, ShardJob, Tell
+from trellis.distributed.folder import Done, Shard, ShardJob, Tell, find_shards
 from trellis.errors import ConfigError, DataError, ModelError
 
 
@@ -96,8 +95,8 @@ def test_every_format_compressed_or_not_and_every_form(ner_model, tmp_path, inli
 
 
 def test_parquet_keeps_its_columns_and_the_order_across_row_groups(ner_model, tmp_path, inline, monkeypatch):
-    monkeypatch.setattr("trellis.corpus.tables._ROWS", 3)
-    monkeypatch.setattr("trellis.distributed.shard._ROW_GROUP", 1)
+    monkeypatch.setattr("trellis.corpus.rows._ROWS", 3)
+    monkeypatch.setattr("trellis.distributed.folder._ROW_GROUP", 1)
     table = pa.table({"id": range(20), "text": TEXTS * 4, "when": pa.array(range(20), pa.timestamp("ms"))})
     (tmp_path / "in").mkdir()
     pq.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=7)

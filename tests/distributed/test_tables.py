@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.distributed.tables import chosen, lists, numbers, strings
+from trellis.distributed.bulk import chosen, lists, numbers, strings
 from trellis.errors import DataError
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
@@ -68,12 +68,11 @@ def test_what_utf_8_cannot_hold_is_refused():
 TAGGED = """
 import sys
 from trellis.distributed import BulkTagger
-from trellis.distributed.shard import ShardJob, ShardReader
-from trellis.distributed.folder import find_shards
+from trellis.distributed.folder import ShardJob, find_shards
 from trellis.distributed.engines import attempt
 
 model, shard, form, out = sys.argv[1:]
-job = ShardJob(BulkTagger(model), ShardReader(form, None, None, "utf-8", {}), "parquet", out, "")
+job = ShardJob(BulkTagger(model), form, "parquet", out, "")
 (shard,) = find_shards([shard])
 print(attempt(job, shard).rows, "pandas" in sys.modules)
 """

@@ -14,9 +14,9 @@ from tests.export.test_onnx import check_parity, session
 from tests.nn.tiny import bert, byte_level, roberta, save_folder
 from trellis.errors import ModelError
 from trellis.export import feeds, to_onnx
+from trellis.export.emissions import Pooler
 from trellis.export.graph import Graph
-from trellis.export.network import Pooler
-from trellis.nn.pooling import WordPooling
+from trellis.nn import WordPooling
 
 NOTHING = "\x00"  # the tokenizer makes no subword of it
 KINDS = {"ada": "B-PER", "bob": "B-PER", "rome": "B-LOC", "lives": "O", "in": "O", "xi": "O", NOTHING: "O"}

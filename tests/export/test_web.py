@@ -16,7 +16,7 @@ import trellis
 from tests.export.test_onnx import corpus
 from trellis.errors import ModelError
 from trellis.export import to_web
-from trellis.export.web import RUNTIME
+from trellis.export.onnx import RUNTIME
 
 BROWSER = os.environ.get("TRELLIS_BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
 DIST = Path(__file__).parents[2] / "build" / "web" / "node_modules" / "onnxruntime-web" / "dist"

@@ -1,4 +1,4 @@
-"""Scores by the values that templates read against scores by the names of attributes, which say what is right."""
+"""Scores of tokens against scores of the compiled attributes, which say what is right."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,7 +52,7 @@ class Model:
         self.weights = weights.astype(np.float32).astype(np.float64) if single else weights
         arrays = self.ends, self.labels, self.weights
         self.L = L
-        self.scorer = _native.TokenScorer(self.extractor.templates.native, self.index.native, *arrays, L, folding)
+        self.scorer = _native.TokenScorer(self.index.native, *arrays, L, folding)
         self.ready = _native.Weights(*arrays, L)
 
     def quick(self, sentences):
@@ -71,9 +71,8 @@ def folded(sentences):
 
 @settings(max_examples=150)
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=8), SENTENCES, SENTENCES, st.booleans())
-def test_the_same_scores_as_by_names(lines, known, asked, single):
+def test_the_same_scores_as_by_attributes(lines, known, asked, single):
     model = Model("\n".join(lines), folded(known), single=single)
-    assert not model.scorer.by_names
     for _ in range(2):  # remembered or not
         np.testing.assert_allclose(model.quick(asked), model.plain(folded(asked)), atol=1e-12)
 
@@ -85,21 +84,20 @@ def test_ready_made_sets_on_every_instruction_set(name, L):
     random = np.random.default_rng(1)
     text = [[f"{'Ab中1'[k % 4]}{k % 97 or ''}" for k in random.integers(0, 500, n)] for n in (0, 1, 2, 700, 40)]
     model = Model(TEMPLATE_SETS[name], text[:4], L=L)
-    assert not model.scorer.by_names
     np.testing.assert_allclose(model.quick(text), model.plain(text), atol=1e-12)
 
 
-def test_values_with_nothing_between_them_are_scored_by_names():
-    model = Model("U0:%x[0,0]%x[1,0]", [["a", "b"]])
-    assert model.scorer.by_names
-    np.testing.assert_array_equal(model.quick([["a", "b", "c"]]), model.plain([["a", "b", "c"]]))
-
-
-def test_a_name_of_nothing_but_separators_is_scored_by_names():
-    word = "/" * 2000
-    model = Model("U0:%x[-1,0]/%x[0,0]/%x[1,0]", [["a", word, "b"]])
-    assert model.scorer.by_names
-    np.testing.assert_array_equal(model.quick([["a", word, "b"]]), model.plain([["a", word, "b"]]))
+@pytest.mark.parametrize(
+    "line",
+    ["U0:%x[0,0]%x[1,0]", "U:" + "/".join(f"%x[{row},0]" for row in range(-5, 6))],
+    ids=["no text between", "many"],
+)
+def test_values_with_nothing_between_them_and_more_than_64_bits_of_them(line):
+    random = np.random.default_rng(3)
+    text = [[f"w{k}" for k in random.integers(0, 300, 40)] for _ in range(10)]
+    model = Model(line, text)
+    np.testing.assert_allclose(model.quick(text), model.plain(text), atol=1e-12)
+    assert np.abs(model.quick(text)).max() > 0
 
 
 def test_further_columns_are_not_folded():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from trellis.chain import ChainScores
-from trellis.lexicon.bonus import Bonuses, rewarded
-from trellis.lexicon.span_states import SpanStates
+from trellis.lexicon.bonus import Bonuses, SpanStates, with_bonuses
 from trellis.tags import Scheme, TagSet, spans_from_tags
 
 TAG_SETS = {
@@ -66,7 +65,7 @@ def enumerated(scores, tags, kinds, bonuses, b):
 def check(scores, tags, bonuses, state_labels=None):
     states = SpanStates.of(scores, tags, state_labels)
     seen = []
-    for part in rewarded(scores, states, bonuses):
+    for part in with_bonuses(scores, states, bonuses):
         labels = np.arange(len(tags)) if part.state_labels is None else part.state_labels
         chain = part.scores
         log_z, entropy, best = chain.log_partition(), chain.entropy(), chain.viterbi()
@@ -120,7 +119,7 @@ def test_a_sequence_without_a_bonus_keeps_its_chain():
     tags = TAG_SETS["words"]
     scores = random_scores(np.random.default_rng(1), tags, [3, 4, 2], legal=True)
     columns = (np.array([1]), np.array([0]), np.array([2]), np.array([0]), np.array([2.0]))
-    parts = list(rewarded(scores, SpanStates.of(scores, tags, None), Bonuses(*columns)))
+    parts = list(with_bonuses(scores, SpanStates.of(scores, tags, None), Bonuses(*columns)))
     assert [part.sequences.tolist() for part in parts] == [[0, 2], [1]]
     assert parts[0].state_labels is None
     assert parts[0].scores.num_labels == 4
@@ -131,7 +130,7 @@ def test_tracks_that_share_at_most_one_token_share_their_copies():
     scores = random_scores(np.random.default_rng(1), tags, [9], legal=True)
     begin = np.array([0, 1, 3, 5])
     bonuses = Bonuses(np.zeros(4, dtype=int), begin, begin + 2, np.zeros(4, dtype=int), np.ones(4))
-    (part,) = rewarded(scores, SpanStates.of(scores, tags, None), bonuses)
+    (part,) = with_bonuses(scores, SpanStates.of(scores, tags, None), bonuses)
     assert part.scores.num_labels == 4 + 4
 
 
@@ -149,7 +148,7 @@ def test_a_chain_with_states_finer_than_labels_is_rewarded_by_its_labels():
     states = SpanStates.of(chain, tags, finer.finer)
     assert len(states) == S
     bonuses = Bonuses(*(np.array(x) for x in ([0, 0], [1, 1], [3, 4], [0, 0])), np.array([2.0, -1.0]))
-    (part,) = rewarded(chain, states, bonuses)
+    (part,) = with_bonuses(chain, states, bonuses)
     every = {}
     for path in product(range(S), repeat=4):
         score = float(chain.score(np.array(path))[0])

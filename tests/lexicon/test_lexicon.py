@@ -47,8 +47,6 @@ class TestEntries:
         assert sorted(lexicon) == [Entry("a", "X", 3.0), Entry("a", "Y", 2.0)]
         joined = Lexicon([("a", "X", 1), "b"]) | Lexicon([("a", "X", "must")])
         assert {entry.surface: entry.strength for entry in joined} == {"b": PREFER, "a": "must"}
-        with pytest.raises(DataError, match="same folding"):
-            joined | Lexicon(["a"], fold_case=True)
 
     @pytest.mark.parametrize(
         ("entries", "problem"),

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 
 from tests.tags.strategies import relaxed, spans
-from trellis.metrics import Mistake, entity_errors, errors, span_errors
+from trellis.metrics import Mistake, entities, entity_errors, span_errors
 from trellis.tags import Scheme, Span
 
 
@@ -77,15 +77,15 @@ def every_pair(left, right):
 @relaxed
 @given(spans(), spans())
 def test_pairs_are_looked_for_only_where_spans_touch(left, right):
-    found = list(errors._touching(left[0], right[0]))
+    found = list(entities._touching(left[0], right[0]))
     assert len(found) == len(set(found))
     assert set(found) == every_pair(left[0], right[0])
 
 
 def test_a_long_sentence_of_wrong_spans_is_not_compared_all_with_all(monkeypatch):
     compared = []
-    overlap = errors._overlap
-    monkeypatch.setattr(errors, "_overlap", lambda a, b: compared.append(1) or overlap(a, b))
+    overlap = entities._overlap
+    monkeypatch.setattr(entities, "_overlap", lambda a, b: compared.append(1) or overlap(a, b))
     gold, predicted = [Span(i, i + 2, "X") for i in range(0, 4000, 2)], [Span(i, i + 2, "X") for i in range(1, 4001, 2)]
     assert len(kinds(gold, predicted)) == 2000
     assert len(compared) < 30_000

@@ -26,6 +26,7 @@ from trellis.errors import (
     TagError,
     TrellisError,
 )
+from trellis.lexicon import Lexicon
 from trellis.tags import Scheme, Span, validate_tags
 from trellis.text import Sentence
 
@@ -329,6 +330,22 @@ class TaggerContract:
         with pytest.warns(DataWarning, match="1 of 13 sentences dropped for bad tags") as seen:
             self.make().fit(bad, on_bad_tags="drop", sentence_weights=[1.0] * 13)
         assert seen[0].filename == __file__
+
+    def test_a_fit_that_fails_leaves_the_tagger_as_it_was(self, model, tmp_path):
+        def stop(step):
+            raise RuntimeError("stopped")
+
+        expected = model.marginals([["Anna", "met", "Paul"]])[0].tolist()
+        model.lexicon_ = lexicon = Lexicon(["Anna"], strength="prefer")
+        other = Lexicon(["Paul"], strength="feature" if model.learns_lexicons else "prefer")
+        with pytest.raises(RuntimeError, match="stopped"):
+            model.fit(POS, dev=POS, lexicon=other, progress=stop)
+        assert model.lexicon_ is lexicon
+        assert model.lexical_ == ()
+        model.lexicon_ = None
+        assert model.marginals([["Anna", "met", "Paul"]])[0].tolist() == expected
+        model.save(tmp_path / "model")
+        assert type(model).load(tmp_path / "model").predict([["Anna"]]) == model.predict([["Anna"]])
 
     def test_unknown_labels_name_the_sentence(self, model):
         held_out = [TRAIN[0], Sentence(["b"], ["PER"], path="dev.txt", lines=(7,))]

@@ -116,7 +116,6 @@ def test_the_trellis_marks_both_paths_and_leaves_out_what_never_matters():
     assert VIEW.shown() == [0, 1, 2]
     assert VIEW.shown(least=0.15) == [0, 1]
     assert [[VIEW.mark(t, j) for j in range(3)] for t in range(2)] == [["●", " ", " "], ["○", "●", " "]]
-    assert VIEW.runner_up(0) == ("X", 0.2)
     assert VIEW.grid().rows[0] == ("O", "● 0.700", "○ 0.395")
     assert VIEW.to_markdown().splitlines()[0].split() == ["|", "label", "|", "<a>", "|", "b", "|"]
 

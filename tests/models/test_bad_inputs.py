@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trellis import CRF, HMM, MarkovChain
-from trellis.errors import DataError, ModelError
-from trellis.models.data import Labelled
+from trellis.errors import DataError, DataWarning, ModelError
+from trellis.models.data import Labelled, mended
 
 X = [["a", "b"], ["b"]]
 Y = [["A", "B"], ["B"]]
@@ -62,3 +62,39 @@ def test_seeds_that_draw_nothing(seed: Any) -> None:
 def test_a_part_of_the_data_keeps_the_numbers_of_its_sentences() -> None:
     data = Labelled.of([["a"], ["b"], ["c"]], [["O"], ["O"], ["O"]])
     assert data.part(1, 3).part(1, 2).name(0) == "sentence 2"
+
+
+def test_sentences_after_a_dropped_one_keep_their_numbers() -> None:
+    data = Labelled.of([["a"], ["b"], ["c"]] * 9, [["I-A"], *[["B-A"], ["O"], ["O"]] * 8, ["B-A"], ["O"]])
+    with pytest.warns(DataWarning, match=r"sentence 0, position 0: I-A"):
+        remaining, _ = mended(data, "bio", "drop")
+    assert remaining.name(3) == remaining.part(3, 5).name(0) == "sentence 4"
+
+
+@pytest.mark.parametrize("how", ["repair", "drop"])
+def test_bad_tags_are_mended_where_other_sentences_are_partly_labelled(how: Any) -> None:
+    labels = [[None, ["B-A", "O"]], *[["B-A", "I-A"], ["O", "O"]] * 9, ["O", "I-A"]]
+    with pytest.warns(DataWarning, match="sentence 19, position 1: I-A"):
+        data, remaining = mended(Labelled.of([["a", "b"]] * 20, labels), "bio", how)
+    assert data.labels[:3] == labels[:3]
+    assert (data.labels[-1], len(remaining)) == ((["O", "B-A"], 20) if how == "repair" else (["O", "O"], 19))
+    with pytest.warns(DataWarning, match="1 tag repaired|1 of 19 sentences dropped"):
+        CRF().fit([["a", "b"]] * 20, labels, on_bad_tags=how)
+
+
+def test_partly_known_labels_are_spelled_as_the_scheme_spells_them() -> None:
+    labels = [[None, "o"], [["b-A", "o"], "o"], *[["b-A", "i-A"], ["o", "b-A"]] * 9]
+    with pytest.warns(DataWarning, match="in another spelling"):
+        data, _ = mended(Labelled.of([["a", "b"]] * 20, labels), None, "repair")
+    assert data.labels[:3] == [[None, "O"], [["B-A", "O"], "O"], ["B-A", "I-A"]]
+
+
+@pytest.mark.parametrize("family", [CRF, HMM])
+def test_held_out_data_of_another_task_are_refused(family: Any) -> None:
+    names = [["B-PER", "I-PER", "O"], ["O", "B-LOC"]]
+    words = [["B", "I", "B"], ["B", "I"]]
+    problem = (
+        "share no label with the training data, so they are of another task: they have B, I, the training data O, B-"
+    )
+    with pytest.raises(DataError, match=problem):
+        family().fit([["a", "b", "c"], ["d", "e"]], names, dev=([["a", "b", "c"], ["d", "e"]], words))

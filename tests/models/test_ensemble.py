@@ -1,10 +1,13 @@
 """Taggers that answer as one: averaged scores are a chain again."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from tests.models.contract import POS, TRAIN
 from trellis.errors import ModelError, StoreError
+from trellis.lexicon import Lexicon
 from trellis.models import CRF, HMM, Ensemble, load
 from trellis.tags import validate_tags
 
@@ -31,12 +34,31 @@ def test_an_ensemble_of_one_is_that_one(members):
     np.testing.assert_allclose(one.marginals(SENTENCES)[0], members[0].marginals(SENTENCES)[0], rtol=1e-12)
 
 
-def test_a_saved_ensemble_gives_the_same_answers(members, tmp_path):
+def test_a_saved_or_pickled_ensemble_gives_the_same_answers(members, tmp_path):
     ensemble = Ensemble.of(members)
     ensemble.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    assert isinstance(again, Ensemble)
-    assert [a.tolist() for a in again.marginals(SENTENCES)] == [a.tolist() for a in ensemble.marginals(SENTENCES)]
+    for copy in (again, pickle.loads(pickle.dumps(ensemble))):
+        assert isinstance(copy, Ensemble)
+        assert [a.tolist() for a in copy.marginals(SENTENCES)] == [a.tolist() for a in ensemble.marginals(SENTENCES)]
+
+
+def test_scores_of_steps_are_averaged_and_members_without_any_count_as_zeros(tmp_path):
+    (tmp_path / "steps.txt").write_text("U0:%x[0,0]\nB\nB1:%x[-1,0]/%x[0,0]\n")
+    members = [CRF(features=str(tmp_path / "steps.txt"), c2=0.1).fit(TRAIN), CRF(c2=0.1).fit(TRAIN)]
+    found, edges = Ensemble.of(members).chain_scores(TRAIN).edges, members[0].chain_scores(TRAIN).edges
+    assert np.abs(edges).max() > 0.1
+    np.testing.assert_allclose(found, edges / 2, rtol=1e-14)
+
+
+def test_members_see_the_inputs_as_they_do_alone(tmp_path):
+    from tests.models.neural.test_model import tiny
+
+    (tmp_path / "steps.txt").write_text("U0:%x[0,0]\nB\nB1:%x[0,0]\n")
+    for member in (tiny(training={"epochs": 2}).fit(TRAIN), CRF(features=str(tmp_path / "steps.txt")).fit(TRAIN)):
+        wide = [["Ｐａｕｌ", "met", "Ａｎｎａ"]]
+        alone, own = Ensemble.of([member]).marginals(wide)[0], member.marginals(wide)[0]
+        np.testing.assert_allclose(alone, own, rtol=1e-12)
 
 
 def test_networks_of_several_seeds_make_one(tmp_path):
@@ -56,8 +78,29 @@ def test_members_that_do_not_fit_together_are_named(members):
         Ensemble.of([members[0], HMM().fit(POS)])
     with pytest.raises(ModelError, match="tagger 1 learned its labels in another scheme"):
         Ensemble.of([members[0], CRF(learn_scheme="data").fit(TRAIN)])
+    with_lexicon = CRF().fit(TRAIN, lexicon=Lexicon(["New York"], strength="prefer"))
+    with pytest.raises(ModelError, match="tagger 1 has a lexicon of its own, which an ensemble does not apply"):
+        Ensemble.of([members[0], with_lexicon])
     with pytest.raises(ModelError, match="made of taggers that have learned"):
         Ensemble().fit(TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("family", "labels", "others"),
+    [
+        (CRF, ["ABC", "B", "C", "A"], ["A", "BB", "CC", "A"]),  # (A, B), (B, C), and (B, B), (C, C)
+        (HMM, ["ABCA"], ["ABA", "ACA"]),  # (A, B), (B, C), and (A, B), (A, C)
+    ],
+)
+def test_states_of_order_2_must_be_the_same_pairs_not_only_their_last_labels(family, labels, others):
+    one, other = (
+        family(order=2, scheme="plain").fit([list("xyzx")[: len(y)] for y in labels], list(map(list, labels)))
+        for labels in (labels, others)
+    )
+    assert one._state_labels().tolist() == other._state_labels().tolist()
+    with pytest.raises(ModelError, match=r"tagger 1 tells other pairs of labels apart \(order 2\)"):
+        Ensemble.of([one, other])
+    Ensemble.of([one, one]).predict([["x"]])
 
 
 def test_a_file_with_an_ensemble_in_an_ensemble_is_refused(members, tmp_path):

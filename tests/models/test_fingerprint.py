@@ -16,8 +16,6 @@ def of(sentences, labels=None):
 
 def test_it_says_how_much_there_is():
     assert of(DATA).startswith("2 sentences, 3 tokens, ")
-    assert fingerprint.of_data(None) is None
-    assert fingerprint.of_weights(None) is None
 
 
 @pytest.mark.parametrize(
@@ -57,4 +55,3 @@ def test_arrays_with_their_names_types_and_shapes():
     base = np.arange(4.0)
     seen = [{"a": base}, {"b": base}, {"a": base.reshape(2, 2)}, {"a": base.view(np.int64)}, {"a": base + 1}, {}]
     assert len({fingerprint.of_arrays(arrays) for arrays in seen}) == 6
-    assert fingerprint.of_weights(base) != fingerprint.of_weights(base + 1)

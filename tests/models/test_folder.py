@@ -12,7 +12,7 @@ from trellis.errors import ModelError, StoreError
 from trellis.models import NeuralTagger, folder
 from trellis.models.crf.objective import CRFObjective
 from trellis.text import Sentence
-from trellis.training.lock import locked
+from trellis.training.checkpoint import locked
 
 WHOLE = ["config.toml", "history.json", "learning-curve.svg", "model.safetensors"]
 TINY = {
@@ -83,7 +83,7 @@ class TestEveryFamily:
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         model, data = make()
         monkeypatch.setattr("trellis.training.loop._step", _press)
-        monkeypatch.setattr("trellis.training.neural.stepper.Stepper.take", _press)
+        monkeypatch.setattr("trellis.training.neural.optimizer.Stepper.take", _press)
         model.fit(*data, folder=tmp_path)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

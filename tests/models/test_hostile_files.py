@@ -10,13 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.models.hostile import ask, spoil
-from trellis import load
-from trellis.errors import TrellisError
+from trellis import load, store
+from trellis.errors import StoreError, TrellisError
 
 DATA = Path(__file__).parent / "data"
 FAMILIES = sorted(path.stem for path in DATA.glob("*.safetensors"))
@@ -42,3 +43,14 @@ def test_a_spoiled_file_is_refused_or_answers(family: str, random: Random, tmp_p
         except TrellisError:
             return
         ask(model, questions(family))
+
+
+def test_values_that_are_stored_twice_are_refused(tmp_path: Path) -> None:
+    """Numbers of values index tables that have one place per different value."""
+    stored = store.load(DATA / "crf-templates.safetensors")
+    arrays = {name: array.copy() for name, array in stored.arrays.items()}
+    lengths = arrays["values.lengths"].astype(np.int64)
+    arrays["values"][: lengths.sum()] = ord("x")  # all of a length are the same
+    store.save(tmp_path / "twice", stored.kind, stored.manifest.values, arrays)
+    with pytest.raises(StoreError, match="the values of a reading must all differ"):
+        load(tmp_path / "twice").predict(questions("crf-templates"))

@@ -18,7 +18,8 @@ from trellis.errors import NewerFormatError
 from trellis.models.ensemble import Ensemble
 
 RELEASED = Path(__file__).parent / "released"
-FILES = sorted(RELEASED.glob("*/*.safetensors"))
+DATA = sorted((Path(__file__).parent / "data").glob("*.safetensors"))  # the families' small models: data/write.py
+FILES = [*sorted(RELEASED.glob("*/*.safetensors")), *DATA]
 X = [["Ada", "lives", "in", "New", "York"], ["Rome", "likes", "Bob", "."], ["nobody", "knows", "Ümit"]]
 Y = [["B-PER", "O", "O", "B-LOC", "I-LOC"], ["B-LOC", "O", "B-PER", "O"], ["O", "O", "B-PER"]]
 
@@ -28,18 +29,27 @@ def opened(file: Path, place: Path | None = None) -> Any:
     return (trellis.Lexicon.load if file.stem == "lexicon" else trellis.load)(place or file)
 
 
-def answers(tagger: Any) -> dict[str, Any]:
+def answers(tagger: Any, inputs: Any = X) -> dict[str, Any]:
     if isinstance(tagger, trellis.Lexicon):
         return {"tags": [repr(entry) for entry in tagger], "marginals": []}
-    return {"tags": tagger.predict(X), "marginals": [np.round(own, 5).tolist() for own in tagger.marginals(X)]}
+    rows = [np.round(rows, 7).tolist() for rows in tagger.marginals(inputs)]
+    return {"labels": list(tagger.labels_), "tags": tagger.predict(inputs), "marginals": rows}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_file_of_a_released_version_answers_as_it_did(file: Path) -> None:
-    expected, found = json.loads(file.with_suffix(".json").read_text()), answers(opened(file))
+    expected = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+    found = answers(opened(file), expected.get("inputs", X))
     assert found["tags"] == expected["tags"]
-    for own, before in zip(found["marginals"], expected["marginals"], strict=True):
-        np.testing.assert_allclose(own, before, atol=1e-4)
+    assert found.get("labels") == expected.get("labels", found.get("labels"))
+    marginals, atol = (expected["probabilities"], 2e-6) if file in DATA else (expected["marginals"], 1e-4)
+    for rows, expected_rows in zip(found["marginals"], marginals, strict=True):
+        np.testing.assert_allclose(rows, expected_rows, atol=atol)
+
+
+def test_every_family_is_there_in_small() -> None:
+    assert len(DATA) == 9
+    assert all(path.stat().st_size < 60_000 for path in DATA)
 
 
 @pytest.mark.parametrize("file", sorted((RELEASED / "0.1.0").glob("*.safetensors")), ids=lambda file: file.stem)

@@ -141,6 +141,15 @@ def test_settings_changed_after_the_training_are_not_those_of_the_model(tmp_path
     np.testing.assert_allclose(again.marginals([["Anna", "met"]])[0], before[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("make", [lambda: CRF().fit(TRAIN), lambda: NeuralTagger(**TINY).fit(TRAIN)])
+def test_a_fitted_model_folds_full_width_forms_as_it_learned(make, tmp_path):
+    model, wide = make(), [["Ｐａｕｌ", "met", "Ａｎｎａ"]]
+    model.save(tmp_path / "model")
+    expected = load(tmp_path / "model").marginals(wide)[0]
+    model.set_params(fold_width=False)
+    np.testing.assert_allclose(model.marginals(wide)[0], expected, rtol=1e-6)
+
+
 def test_constraints_of_an_hmm_can_be_changed_after_the_training(tmp_path):
     illegal = [["B-PER", "O", "I-PER"]]
     model = HMM(constraints=False, scheme="bio").fit([["a", "b", "c"]], illegal)

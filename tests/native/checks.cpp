@@ -1,7 +1,8 @@
 // What only C++ can ask of native code: memory that runs out, and sizes that no test has the memory for. A program that
 // ends with 0 if all is well; `make sanitize` builds and runs it.
 #include "features/objective.h"
-#include "features/value_scorer.h"
+#include "features/template_compiler.h"
+#include "features/token_scorer.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -49,18 +50,20 @@ const std::vector<std::vector<Piece>> kTemplates{{{"U:", Function::value, 0, 0, 
 
 // A model of one feature, U:a, with a weight for each of two labels.
 struct Model {
-  TemplateSet set{kTemplates};
-  StringIndex names;
+  AttributeIndex attributes;
   std::vector<int64_t> ends{2};
   std::vector<uint16_t> labels{0, 1};
   std::vector<double> weights{1.5, -2.0};
 
-  Model() { names.add("U:a"); }
-  Pairs pairs() const { return {ends.data(), labels.data(), 1, 2}; }
-  std::shared_ptr<const ValueWeights<double>> values() const {
-    auto made = std::make_shared<ValueWeights<double>>(set);
-    expect(made->make(names.view(), pairs(), weights.data()), "the names of the model can be read back");
-    return made;
+  Model() {
+    Columns columns(1);
+    columns[0].add("a");
+    compile_templates(std::make_shared<TemplateSet>(kTemplates), columns, {0, 1}, attributes, true);
+    ends.resize(attributes.keys().count, 2);  // V:_B-1 has none
+  }
+  Pairs pairs() const { return {ends.data(), labels.data(), int64_t(ends.size()), 2}; }
+  std::shared_ptr<const TemplateWeights<double>> values() const {
+    return std::make_shared<TemplateWeights<double>>(attributes, pairs(), weights.data());
   }
 };
 
@@ -68,7 +71,7 @@ struct Model {
 void score(Scorer& scorer, int64_t sentences, std::vector<double>& emissions) {
   std::vector<int64_t> offsets{0};
   for (int64_t b = 0; b < sentences; ++b) {
-    scorer.raw()[0].add(b % 2 ? "word " + std::to_string(b) : "a");
+    scorer.buffers()[0].add(b % 2 ? "word " + std::to_string(b) : "a");
     offsets.push_back(b + 1);
   }
   emissions.assign(size_t(2 * sentences), 0.0);
@@ -79,27 +82,21 @@ void score(Scorer& scorer, int64_t sentences, std::vector<double>& emissions) {
 // A scorer is given back by a destructor: that may not need memory, however much the scorer has to forget.
 void a_scorer_is_finished_without_memory() {
   const Model model;
-  const auto values = model.values();
-  const WeightTable<double> table(model.pairs());
-  std::vector<std::unique_ptr<Scorer>> scorers;
-  scorers.push_back(std::make_unique<ValueScorer<double>>(values, 1, nullptr));
-  scorers.push_back(std::make_unique<NameScorer>(model.set, model.names.view(), table));
+  ScorerIn<double> scorer(model.values(), nullptr);
   std::vector<double> emissions;
-  for (auto& scorer : scorers) {
-    score(*scorer, 1000, emissions);
-    no_memory = true;
-    const bool usable = scorer->finish(0);
-    no_memory = false;
-    expect(!usable, "a scorer that is too large is not used again");
-  }
+  score(scorer, 1000, emissions);
+  no_memory = true;
+  const bool usable = scorer.finish(0);
+  no_memory = false;
+  expect(!usable, "a scorer that is too large is not used again");
 }
 
 // Memory may run out anywhere on the way: the scorer is then not used again.
 void a_scorer_without_memory_is_not_used_again() {
   const Model model;
-  ValueScorer<double> scorer(model.values(), 1, nullptr);
+  ScorerIn<double> scorer(model.values(), nullptr);
   std::vector<double> emissions(2);
-  scorer.raw()[0].add("a token that is longer than what fits");
+  scorer.buffers()[0].add("a token that is longer than what fits");
   no_memory = true;
   expect_throw<std::bad_alloc>([&] { scorer.number(), scorer.score({0, 1}, emissions.data()); }, "no memory is an error");
   no_memory = false;
@@ -109,7 +106,7 @@ void a_scorer_without_memory_is_not_used_again() {
 // A new scorer takes memory for what it has seen, not for all that it may ever see.
 void a_new_scorer_is_small() {
   const Model model;
-  ValueScorer<double> scorer(model.values(), 1, nullptr);
+  ScorerIn<double> scorer(model.values(), nullptr);
   std::vector<double> emissions;
   score(scorer, 10, emissions);
   expect(emissions[0] == 1.5 && emissions[1] == -2.0, "the scores are the weights");
@@ -132,9 +129,9 @@ void sizes_beyond_32_bits_are_refused() {
   const uint16_t label = 0;
   expect_throw<std::length_error>([&] { WeightTable<double>(Pairs{ends.data(), &label, 1, 2}); }, "weights are counted");
   expect_throw<std::length_error>([&] { make_plan(dataset(2), Pairs{ends.data(), &label, 1, 2}); }, "pairs are counted");
-  expect_throw<std::length_error>(
-      [&] { ValueWeights<double>(TemplateSet(kTemplates)).make(StringIndex().view(), {ends.data(), &label, 1, 2}, nullptr); },
-      "values are counted");
+  const Model model;
+  expect_throw<std::length_error>([&] { TemplateWeights<double>(model.attributes, {ends.data(), &label, 1, 2}, nullptr); },
+                                  "values are counted");
   Dataset many = dataset(2);
   many.offsets.back() = int64_t(3) << 30;
   expect_throw<std::length_error>([&] { make_plan(many, {nullptr, nullptr, 0, 2}); }, "tokens are counted");

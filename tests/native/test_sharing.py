@@ -1,5 +1,7 @@
 """Several threads on one object, which ThreadSanitizer watches in ``make sanitize``: answers are those of one alone."""
 
+import itertools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -61,6 +63,34 @@ def test_one_tagger_of_dicts() -> None:
     inputs = [dicts(words[first : first + 40]) for first in range(0, 120, 30)]
     expected = [tagger.predict(part) for part in inputs]
     assert at_once(lambda i: tagger.predict(inputs[i % 4])) == [expected[i % 4] for i in range(THREADS * CALLS)]
+
+
+def test_dicts_that_another_thread_changes() -> None:
+    """Dicts are read under the interpreter's lock: what a change frees is not read any more."""
+    words, tags = corpus(150)
+    tagger = CRF(features="given").fit(dicts(words), tags)
+    tokens, sentences = [], dicts(words)
+    for sentence in sentences:
+        tokens += sentence
+    stop = threading.Event()
+
+    def change() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            for token in tokens:
+                token["word"], token[f"new{number % 50}"] = f"word{number}", float(number)
+                if len(token) > 40:
+                    token.clear()
+
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change)
+        try:
+            for _ in range(40):
+                assert [len(found) for found in tagger.predict(sentences)] == [len(one) for one in words]
+        finally:
+            stop.set()
+        changing.result()
 
 
 def test_one_chain() -> None:

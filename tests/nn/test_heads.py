@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from trellis import chain
-from trellis.nn.heads import CRFHead, Head, SoftmaxHead
+from trellis.models.neural.training import copy_weights
+from trellis.nn.heads import BilinearEdges, CRFHead, Head, SoftmaxHead
 
 L, LENGTHS = 3, np.array([2, 0, 3])
 LEGAL = (torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 1]]).bool(), torch.tensor([1, 1, 0]).bool(), torch.ones(3).bool())
@@ -110,3 +111,32 @@ def test_the_legal_table_forbids_in_decoding_only() -> None:
     ]
     assert best == [[0, 0], [0, 1]]
     assert not legal.state_dict()  # the table belongs to the labels, not to what was learnt
+
+
+def test_each_score_is_a_bilinear_form_of_its_two_tokens() -> None:
+    torch.manual_seed(0)
+    edges, lengths = BilinearEdges(size=3, num_tags=2, rank=4), np.array([2, 0, 1, 3])
+    torch.nn.init.normal_(edges.weight)
+    h = torch.randn(6, 3)
+    found = edges(h, lengths)
+    left, right = edges.left(h), edges.right(h)
+    W = edges.weight
+    expected = [torch.einsum("ijk,k,k->ij", W, left[t - 1], right[t]) for t in (1, 4, 5)]
+    torch.testing.assert_close(found, torch.stack(expected))
+    assert BilinearEdges(3, 2, 4)(h[:1], np.array([1])).shape == (0, 2, 2)
+
+
+def test_training_begins_with_transitions_that_are_the_same_everywhere() -> None:
+    edges = BilinearEdges(3, 2, 4)
+    scores = edges(torch.randn(4, 3), np.array([4]))
+    assert not scores.any()
+    scores.sum().backward()
+    assert edges.weight.grad.abs().sum() > 0
+
+
+def test_a_model_with_more_labels_takes_over_the_scores_of_each_pair() -> None:
+    before, network = (torch.nn.ModuleDict({"edges": BilinearEdges(3, L, 4)}) for L in (2, 3))
+    torch.nn.init.normal_(before["edges"].weight)
+    copy_weights(network, before)  # type: ignore[arg-type]
+    h, lengths = torch.randn(5, 3), np.array([5])
+    assert torch.allclose(network["edges"](h, lengths)[:, :2, :2], before["edges"](h, lengths))

@@ -1,17 +1,18 @@
 """The transformer encoder on tiny random models: alignment, windows, freezing, batches."""
 
+import copy
 import random
 import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.nn.tiny import LETTERS, bert, bert_encoder, roberta_encoder
 from trellis.errors import ConfigError
-from trellis.nn.pooling import WordPooling
-from trellis.nn.transformer import TransformerEncoder
+from trellis.nn.subwords import WordPooling
+from trellis.nn.transformer import TransformerEncoder, set_precision
 
 Make = Callable[..., TransformerEncoder]
 MAKERS = pytest.mark.parametrize("make", [bert_encoder, roberta_encoder])
@@ -247,3 +248,36 @@ def test_pooling_is_the_module_s_own() -> None:
 def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         bert_encoder(**options)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4, bias=False))
+
+
+def test_products_are_those_of_rounded_numbers_and_everything_else_is_exact():
+    module, x = network(), torch.randn(5, 8)
+    first, norm, activation, last = module
+    set_precision(module, "bfloat16")
+    inner = activation(norm((x.bfloat16() @ first.weight.bfloat16().t() + first.bias.bfloat16()).float()))
+    expected = (inner.bfloat16() @ last.weight.bfloat16().t()).float()
+    found = module(x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, atol=0.02, rtol=0.02)
+    assert not torch.equal(found, network()(x))
+
+
+def test_weights_stay_in_single_precision_and_the_way_back_is_exact():
+    module, x = network(), torch.randn(5, 8)
+    before, state = module(x), copy.deepcopy(module.state_dict())
+    set_precision(module, "bfloat16")
+    assert not torch.equal(module(x), before)
+    assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
+    set_precision(module, "float32")
+    assert torch.equal(module(x), before)
+
+
+def test_a_copy_computes_the_same():
+    module, x = network(), torch.randn(5, 8)
+    set_precision(module, "bfloat16")
+    assert torch.equal(copy.deepcopy(module)(x), module(x))

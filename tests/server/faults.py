@@ -141,10 +141,13 @@ class Siege:
             self.seen(int(answer.split()[1]))
 
     def kill(self, rng: random.Random) -> None:
-        """One of the workers; granian gives up if the same one dies twice within 5.5 seconds."""
+        """One of the workers; granian gives up if the same one dies twice within 5.5 seconds.
+
+        None after the end: a server that is stopped before it has replaced a dead worker exits with 1.
+        """
         time.sleep(rng.uniform(6.0, 8.0))
         workers = self.server.workers()
-        if len(workers) > 1:
+        if len(workers) > 1 and time.monotonic() < self.end:
             os.kill(rng.choice(workers), signal.SIGKILL)
 
     def replace(self, rng: random.Random) -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from tests.cli.conftest import sentences
 from tests.server.conftest import TEXT, Client, client_of
-from trellis.server import ModelRegistry, ServerLimits
+from trellis.server import LearningData, ModelRegistry, ServerLimits
 from trellis.server.annotation import AnnotationSettings
-from trellis.server.learner import LearningData
 from trellis.server.openapi import document
 
 TOKENS = ["Anna", "Smith", "met", "Paul", "in", "New", "York", "."]

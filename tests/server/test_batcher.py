@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import ModelError
-from trellis.server.batcher import Batcher, BatchRecord
-from trellis.server.fair_queue import BatchJob, JobPart
+from trellis.server.batcher import Batcher, BatchJob, BatchRecord, JobPart
 from trellis.server.inference import InputColumns
 from trellis.server.jobs import parts_within
 from trellis.server.limits import ServerLimits
@@ -55,9 +54,12 @@ class Opened(Echo):
 Answer = asyncio.Future[Any]
 
 
+def echo_job(inference: Echo, *contents: Any, tokens: int = 1) -> BatchJob:
+    return BatchJob(inference, [JobPart(content, tokens, i) for i, content in enumerate(contents)], tuple, 20.0)
+
+
 def job(batcher: Batcher, inference: Echo, *contents: Any, tokens: int = 1) -> Answer:
-    parts = [JobPart(content, tokens, i) for i, content in enumerate(contents)]
-    return batcher.submit(BatchJob(inference, parts, tuple, 20.0))
+    return batcher.submit(echo_job(inference, *contents, tokens=tokens))
 
 
 def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL, watch: Any = None) -> None:
@@ -288,6 +290,16 @@ def test_a_part_that_is_refused_harms_no_other_job() -> None:
     run(test)
 
 
+def test_parts_of_a_refused_job_in_later_batches_do_no_harm() -> None:
+    async def test(batcher: Batcher) -> None:
+        bad, good = job(batcher, Opened(), "bad", *range(30)), job(batcher, Opened(), *range(30))
+        with pytest.raises(RequestError, match="bad is bad"):
+            await bad
+        assert len(await good) == 30
+
+    run(test, replace(SMALL, batch_tokens=2))
+
+
 def test_of_a_part_with_several_sentences_the_one_that_is_refused_is_named() -> None:
     async def test(batcher: Batcher) -> None:
         parts = [JobPart(["a", "b"], 2, 0), JobPart(["c", "d", "bad", "e"], 4, 2)]
@@ -323,6 +335,29 @@ def test_draining_answers_what_was_accepted_and_refuses_the_rest() -> None:
         echo.gate.set()
         await draining
         assert (await first, await second) == (("echo:first",), ("echo:second",))
+
+    run(test)
+
+
+def test_draining_answers_what_was_being_read() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+
+        async def ask() -> Any:
+            return await batcher.submit(await batcher.in_thread(lambda content: echo_job(echo, content), "read"))
+
+        asking = asyncio.ensure_future(ask())
+        await asyncio.sleep(0)
+        draining = asyncio.ensure_future(batcher.drain())
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="the server is stopping"):
+            batcher.admit()
+        with pytest.raises(RequestError, match="the server is stopping"):
+            await batcher.in_thread(str, "later")
+        echo.gate.set()
+        assert await asking == ("echo:read",)
+        await draining
 
     run(test)
 

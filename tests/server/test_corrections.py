@@ -16,10 +16,8 @@ import pytest
 
 from tests.server.conftest import Client, client_of
 from trellis.errors import ConfigError, DataError, DataWarning
-from trellis.server import ModelRegistry
-from trellis.server.annotation import AnnotationSettings
-from trellis.server.corrections import Corrections
-from trellis.server.learner import Learner
+from trellis.server import AnnotationSettings, Corrections, LearningData, ModelRegistry
+from trellis.server.annotation import Learner
 
 CLIENTS = 16
 
@@ -102,7 +100,7 @@ def test_held_out_corrections_are_found_without_comparing_all_with_all() -> None
         __hash__ = str.__hash__
 
     corrections = [((Token(number),), ["O"]) for number in range(200)]
-    train, dev = Learner()._split(corrections)
+    train, dev = Learner(LearningData())._split(corrections)
     assert (len(train), len(dev)) == (160, 40)
     assert Token.compared < 1000
 

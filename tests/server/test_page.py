@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.server.process import Running, running
 from trellis import demo
 from trellis.models import CRF, folder
-from trellis.server.page import page_files
 
 VARIABLE = "TRELLIS_CHROMIUM"
 BROWSER = os.environ.get(VARIABLE) or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -393,11 +393,12 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, demo_models: d
 
 
 def test_the_page_needs_nothing_from_elsewhere_and_no_inline_script() -> None:
-    for name, (content, _) in page_files().items():
-        text = content.decode().replace("http://www.w3.org/2000/svg", "")
+    files = {file.name: file for file in resources.files("trellis.server").joinpath("page").iterdir()}
+    for name, file in files.items():
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "http://" not in text, name
         assert "https://" not in text, name
         assert "innerHTML" not in text, name
         assert " onclick=" not in text, name
         assert "style=" not in text, name
-    assert {"index.html", "app.js", "style.css"} <= page_files().keys()
+    assert {"index.html", "app.js", "style.css"} <= files.keys()

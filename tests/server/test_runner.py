@@ -129,6 +129,12 @@ def test_requests_that_are_under_way_are_answered_before_it_ends(
         assert "Traceback" not in errors
 
 
+def _requests(metrics: bytes) -> float:
+    """How many requests for tags all workers have counted."""
+    lines = metrics.decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith('trellis_requests_total{path="/v1/tag"'))
+
+
 def test_a_worker_that_is_killed_is_replaced_and_all_share_one_port(model_folders: dict[str, Path]) -> None:
     with running(model_folders["ner"], "--workers", 2) as server:
         first = server.workers()
@@ -136,14 +142,11 @@ def test_a_worker_that_is_killed_is_replaced_and_all_share_one_port(model_folder
         os.kill(first[0], signal.SIGKILL)
         until(lambda: set(server.workers()) - set(first))
         assert first[1] in server.workers()
+        server.until("/healthz", lambda answer: answer["status"] == "alive")  # the other may listen only now
         for _ in range(20):
             assert server.ask("/v1/tag", {"texts": [TEXT]})[0] == 200
-        total = sum(
-            float(line.split()[-1])
-            for line in server.ask("/metrics")[1].decode().splitlines()
-            if line.startswith('trellis_requests_total{path="/v1/tag"')
-        )
-        assert total == 20
+        # a worker counts a request after it has answered
+        server.until("/metrics", lambda text: _requests(text) == 20)
         code, errors = server.stop()
         assert code == 0
         assert "Unexpected exit from worker" in errors

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from trellis import MarkovChain
 from trellis.errors import ModelError, TagError
-from trellis.models.probability import draw, smoothed
+from trellis.models.hmm.probabilities import draw, smoothed
 
 WEATHER = MarkovChain([0.2, 0.8], [[0.3, 0.7], [0.6, 0.4]])
 DAYS = [["rain", "rain", "sun"], ["sun"], [], ["rain", "sun", "sun", "sun"]]

@@ -11,9 +11,11 @@ from trellis.text import (
     TOKENIZERS,
     Sentence,
     characters,
-    get_tokenizer,
+    fold_tokens,
+    fold_width,
     graphemes,
-    split_text,
+    split_sentences,
+    splitter,
     tokenize,
     whitespace,
     words,
@@ -56,7 +58,7 @@ def test_offsets_give_the_tokens_in_order_and_leave_out_only_white_space(name: s
 @given(text=TEXTS)
 def test_tokens_found_without_offsets_are_the_same_and_get_the_same_offsets(name: str, text: str) -> None:
     offsets = TOKENIZERS[name](text)
-    assert split_text(text, name) == [text[start:end] for start, end in offsets]
+    assert splitter(name).split(text) == [text[start:end] for start, end in offsets]
     assert tokenize(text, name) == tokenize(text, TOKENIZERS[name])
 
 
@@ -123,7 +125,6 @@ def test_tokenizers_of_an_empty_text_give_nothing() -> None:
 
 
 def test_a_function_is_a_tokenizer() -> None:
-    assert get_tokenizer(words) is words
     assert tokenize("abc", lambda text: [(0, len(text))]).tokens == ("abc",)
 
 
@@ -188,3 +189,44 @@ def test_a_sentence_that_does_not_fit_together_is_an_error(make: object, message
     with pytest.raises(DataError) as caught:
         make()  # type: ignore[operator]
     assert str(caught.value) == message
+
+
+SENTENCES = {
+    "He left. She stayed! Why? Nobody knows...": ["He left.", "She stayed!", "Why?", "Nobody knows..."],
+    "Mr. Smith met J. Doe in the U.S. in May.": ["Mr. Smith met J. Doe in the U.S. in May."],
+    "It ended at 5 p.m. The end.": ["It ended at 5 p.m.", "The end."],
+    "It rose 3.5 points. 1996 was good.": ["It rose 3.5 points.", "1996 was good."],
+    '"Really?" she asked. "Yes." He left.': ['"Really?" she asked.', '"Yes."', "He left."],
+    "no capitals here. none at all.": ["no capitals here.", "none at all."],
+    "A heading\n\nA wrapped\nline. And more": ["A heading", "A wrapped\nline.", "And more"],
+    "我来了。你呢？“好的！”他说；走吧": ["我来了。", "你呢？", "“好的！”", "他说；", "走吧"],
+    "第一行\n第二行\n": ["第一行", "第二行"],
+    "": [],
+    " \n\t ": [],
+}
+
+
+@pytest.mark.parametrize(("text", "sentences"), SENTENCES.items())
+def test_sentences_end_where_readers_say(text: str, sentences: list[str]) -> None:
+    assert [text[start:end] for start, end in split_sentences(text)] == sentences
+
+
+@pytest.mark.parametrize(
+    "text", [". " * 20_000, "a.b" * 20_000, "\n" * 20_000, "。" * 20_000, "a" * 50_000, "! a" * 9_000]
+)
+def test_everything_but_white_space_is_in_a_sentence_and_time_is_linear(text: str) -> None:
+    places = split_sentences(text)
+    assert "".join("".join(text[a:b] for a, b in places).split()) == "".join(text.split())
+
+
+def test_forms_become_the_usual_ones_and_the_length_stays() -> None:
+    text = "２０２６年ＡＢｃ，ｶﾞ￥！漢字 abc"
+    assert fold_width(text) == "2026年ABc,カ\u3099¥!漢字 abc" or len(fold_width(text)) == len(text)
+    assert fold_width("２０２６年，") == "2026年,"
+    assert len(fold_width("".join(map(chr, range(0xFF00, 0xFFFF))))) == 0xFF
+
+
+def test_tokens_that_need_no_change_are_left_alone() -> None:
+    tokens = ["a", "b"]
+    assert fold_tokens(tokens) is tokens
+    assert list(fold_tokens(["Ａ", "漢", "ｂc"])) == ["A", "漢", "bc"]

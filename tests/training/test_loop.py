@@ -2,7 +2,11 @@
 
 from contextlib import suppress
 
-from trellis.training import Step, TrainingState
+import numpy as np
+
+from trellis import training
+from trellis.training import Resumption, Step, TrainingState, lbfgs
+from trellis.training.checkpoint import TrainingFolder
 
 
 def step(number, dev=None, loss=1.0):
@@ -76,3 +80,42 @@ def test_an_interrupt_finds_weights_and_step_together():
             for number in range(5):
                 best.add(step(number, number / 10), number)
         assert best.weights == (None if best.kept < 0 else best.steps[best.kept].iteration)
+
+
+class Bowl:
+    """1 + 1/2 x' S x, steeper in some directions."""
+
+    def evaluate(self, weights, gradient):
+        gradient[:] = weights * STEEP
+        return 1.0 + 0.5 * float(weights @ gradient)
+
+
+STEEP = np.linspace(1, 50, 8)
+SETTINGS = {"epsilon": 0.0, "delta": 0.2, "period": 10}
+
+
+def folder_of(path, resume=False):
+    folder = TrainingFolder(path, "crf", resume=resume)
+    folder.identify()
+    return folder
+
+
+def test_a_training_that_goes_on_stops_where_it_would_have_stopped(tmp_path):
+    start = np.ones(8)
+    whole = training.run(lbfgs(Bowl(), start, **SETTINGS), start).history
+    for cut in range(1, len(whole.steps)):
+        first = folder_of(tmp_path / str(cut))
+        training.run(lbfgs(Bowl(), start, **SETTINGS), Resumption(start, first), max_iterations=cut)
+        again = Resumption(start, folder_of(tmp_path / str(cut), resume=True))
+        rest = training.run(lbfgs(Bowl(), again.weights, state=again.optimizer, **SETTINGS), again).history
+        assert (len(rest.steps), rest.reason) == (len(whole.steps), whole.reason)
+
+
+def test_a_training_that_had_converged_takes_no_further_step(tmp_path):
+    start = np.ones(8)
+    done = training.run(lbfgs(Bowl(), start, **SETTINGS), Resumption(start, folder_of(tmp_path)))
+    again = Resumption(start, folder_of(tmp_path, resume=True))
+    rest = training.run(lbfgs(Bowl(), again.weights, state=again.optimizer, **SETTINGS), again)
+    assert rest.history.reason == done.history.reason == "converged"
+    assert len(rest.history.steps) == len(done.history.steps)
+    np.testing.assert_array_equal(rest.weights, done.weights)

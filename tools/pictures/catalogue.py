@@ -22,6 +22,17 @@ class Picture(NamedTuple):
 PICTURES: Mapping[str, tuple[Picture, ...]] = {
     "docs/how-it-works/softmax.md": (
         Picture(
+            "softmax-bars",
+            lattices.softmax_bars,
+            {
+                "en": {
+                    "title": "One softmax per character",
+                    "note": "each column sums to one; none knows another",
+                },
+                "zh": {"title": "每个字一个 softmax", "note": "每一列之和为一；各列互不相知"},
+            },
+        ),
+        Picture(
             "bmes-lattice",
             lattices.bmes_lattice,
             {
@@ -57,6 +68,22 @@ PICTURES: Mapping[str, tuple[Picture, ...]] = {
             {
                 "en": {"title": "Lattice of Viterbi", "psi": "psi: the step that won", "best": "best path"},
                 "zh": {"title": "维特比算法的网格", "psi": "ψ：胜出的那一步", "best": "最优路径"},
+            },
+        ),
+        Picture(
+            "viterbi-frames",
+            lattices.viterbi_frames,
+            {
+                "en": {
+                    "title": "Viterbi, word by word",
+                    "frame": "at {word}: all steps into it; bold won",
+                    "back": "the way back from the best last score",
+                },
+                "zh": {
+                    "title": "逐词进行的维特比算法",
+                    "frame": "到 {word}：进入它的所有转移；粗线胜出",
+                    "back": "从最好的末尾分数往回走",
+                },
             },
         ),
     ),

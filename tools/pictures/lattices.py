@@ -20,11 +20,11 @@ def _y(j: int) -> float:
     return 80 + j * _DY
 
 
-def _edge(canvas: Canvas, t: int, i: int, j: int, kind: str = "") -> None:
-    """From label i at token t to label j at the next one, between the circles."""
+def _edge(canvas: Canvas, t: int, i: int, j: int, kind: str = "", top: float = 0) -> None:
+    """From label i at token t to label j at the next one, between the circles, in a frame that begins at `top`."""
     length = (_DX**2 + (_y(j) - _y(i)) ** 2) ** 0.5
     dx, dy = _R * _DX / length, _R * (_y(j) - _y(i)) / length
-    canvas.line(_x(t) + dx, _y(i) + dy, _x(t + 1) - dx, _y(j) - dy, kind)
+    canvas.line(_x(t) + dx, top + _y(i) + dy, _x(t + 1) - dx, top + _y(j) - dy, kind)
 
 
 def _legend(canvas: Canvas, y: float, entries: list[tuple[str, str]]) -> None:
@@ -57,6 +57,52 @@ def bmes_lattice(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
         canvas.text(_x(t), 32, character, "word")
     entries = [("", say["legal"]), ("best", say["best"]), ("bad", say["bad"])]
     _legend(canvas, _y(L - 1) + 50, entries)
+    return canvas.to_svg(say["title"])
+
+
+def softmax_bars(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
+    """One softmax per character: the probabilities of its labels as bars, the largest marked."""
+    p, bmes = names["p"], names["bmes"]
+    T, L = p.shape
+    canvas = Canvas(_x(T - 1) + 90, 60 + 24 * L + 40)
+    for t, character in enumerate(names["characters"]):
+        canvas.text(_x(t), 32, character, "word")
+        for j in range(L):
+            y, largest = 60 + 24 * j, p[t, j] == p[t].max()
+            canvas.text(_x(t) - 50, y + 8, bmes.decode([j])[0], "small" if largest else "small dim")
+            width = max(60 * float(p[t, j]), 1)
+            canvas.box(_x(t) - 40 + width / 2, y + 8, width, 16, "on" if largest else "")
+            canvas.text(_x(t) + 42, y + 8, f"{p[t, j]:.2f}", "small" if largest else "small dim")
+    canvas.text(_x(0) - 54, 60 + 24 * L + 18, say["note"], "left small")
+    return canvas.to_svg(say["title"])
+
+
+def viterbi_frames(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
+    """Viterbi step by step: one frame per word with the steps into it, those that won in bold, then the way back."""
+    table, words = names["table"], names["words"]
+    T, L = table.values.shape
+    height = _y(L - 1) + 40
+    canvas = Canvas(_x(T - 1) + 90, (T + 1) * height)
+    for frame in range(T + 1):
+        top = frame * height
+        back = frame == T
+        canvas.text(_x(0) - 60, top + 14, say["back"] if back else say["frame"].format(word=words[frame]), "left small")
+        for t, j in product(range(1, min(frame, T - 1) + 1), range(L)):
+            for i in range(L):
+                won = int(table.back[t, j]) == i
+                if won or (t == frame and not back):
+                    bold = table.path[t - 1] == i and table.path[t] == j if back else t == frame
+                    _edge(canvas, t - 1, i, j, "best" if won and bold else "", top)
+        for t, j in product(range(T), range(L)):
+            known = t <= frame
+            on = table.path[t] == j if back else t == frame
+            canvas.circle(_x(t), top + _y(j), _R, "on" if on else "" if known else "off")
+            if known:
+                canvas.text(_x(t), top + _y(j), f"{table.values[t, j]:g}")
+        for t, word in enumerate(words):
+            canvas.text(_x(t), top + 40, word, "word" if t <= frame else "word dim")
+        for j, label in enumerate(table.labels):
+            canvas.text(36, top + _y(j), label, "word")
     return canvas.to_svg(say["title"])
 
 

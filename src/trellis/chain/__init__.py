@@ -19,8 +19,7 @@ Make a ``ChainScores`` and ask it::
 tokens.
 """
 
-from trellis.chain.runtime import get_num_threads, set_num_threads
-from trellis.chain.scores import ChainScores, Decoded, Marginals, Paths
+from trellis.chain.scores import ChainScores, Decoded, Marginals, Paths, get_num_threads, set_num_threads
 from trellis.chain.segments import Segmented, SegmentMarginals, SegmentPaths, SegmentScores
 from trellis.chain.tables import ChainTable
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -230,3 +230,12 @@ def check_loss(tags: object, allowed: object, weights: object) -> None:
         raise ChainError(f"give either tags or allowed, got {'neither' if tags is None else 'both'}")
     if weights is not None and tags is None:
         raise ChainError("weights belong to tags: give tags, not allowed")
+
+
+def check_weights(weights: Any, tags: Any) -> None:
+    """Refuses weights of tokens, NumPy arrays or torch tensors, that are not one finite number >= 0 per tag."""
+    if weights.shape != tags.shape:
+        raise ShapeError(f"weights must be {tuple(tags.shape)} to match tags, got {tuple(weights.shape)}")
+    wrong = weights[~((weights >= 0) & (weights < np.inf))]
+    if len(wrong):
+        raise ChainError(f"weights must be finite numbers >= 0, got {float(wrong[0])}")

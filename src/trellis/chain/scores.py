@@ -2,6 +2,8 @@
 
 Values by sequence (log partition, scores, entropy) are always float64: they are summed in double precision.
 Values by token have the dtype of the scores.
+
+At the end: how many threads the native kernels use.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ from trellis.chain.problems import (
     check_side,
     check_span_tags,
     check_spans,
+    check_weights,
     raise_bad_chain_score,
     raise_problem,
 )
 from trellis.chain.tables import Tabled
-from trellis.errors import ShapeError, TagRangeError
+from trellis.errors import ConfigError, ShapeError, TagRangeError
 from trellis.ragged import check_lengths, later_tokens, offsets_of, ranges, split
+
+_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,9 +184,9 @@ class ChainScores(Tabled):
 
         ``log_partition(allowed=known) - log_partition()`` is the log-likelihood of partially known labels.
         """
-        kept = self.restricted(allowed)
-        out = kept._by_sequence()
-        kept._check(kept._inference().log_partition(out, False))
+        given = self.restricted(allowed)
+        out = given._by_sequence()
+        given._check(given._inference().log_partition(out, False))
         return out
 
     def score(self, tags: npt.ArrayLike) -> FloatArray:
@@ -211,16 +216,15 @@ class ChainScores(Tabled):
             self._check(self._inference().nll(path, out, False), path)
             return out
         plain = plain_array(weights, np.float64)
-        if plain.shape != path.shape or not (plain >= 0).all():
-            raise ShapeError(f"weights must be numbers >= 0 of shape (N,) = {path.shape}, got {plain.shape}")
+        check_weights(plain, path)
         self._check(self._inference().weighted_nll(path, plain, out), path)
         return out
 
     def viterbi(self, *, allowed: npt.ArrayLike | None = None) -> Decoded:
         """The best label sequence of each sequence and its score; among equals the smaller label."""
-        kept = self.restricted(allowed)
-        tags, best = np.empty(len(kept.emissions), dtype=np.int64), kept._by_sequence()
-        kept._check(kept._inference().viterbi(tags, len(tags), best))
+        given = self.restricted(allowed)
+        tags, best = np.empty(len(given.emissions), dtype=np.int64), given._by_sequence()
+        given._check(given._inference().viterbi(tags, len(tags), best))
         return Decoded(tags, best)
 
     def kbest(self, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths:
@@ -229,10 +233,10 @@ class ChainScores(Tabled):
         Memory grows with the paths that are returned. An answer holds at most 2**27 tags (a gigabyte): if ``k`` paths
         of all sequences could be more, that is a `ChainError`.
         """
-        kept = self.restricted(allowed)
-        report, counts, scores, flat = kept._inference().kbest(check_kbest(k, kept.lengths, kept.num_labels))
-        kept._check(report)
-        shapes = zip(split(flat, counts * kept.lengths), counts, kept.lengths, strict=True)
+        given = self.restricted(allowed)
+        report, counts, scores, flat = given._inference().kbest(check_kbest(k, given.lengths, given.num_labels))
+        given._check(report)
+        shapes = zip(split(flat, counts * given.lengths), counts, given.lengths, strict=True)
         return Paths([paths.reshape(count, length) for paths, count, length in shapes], split(scores, counts))
 
     def marginals(self, *, allowed: npt.ArrayLike | None = None, pairwise: bool = False) -> Marginals:
@@ -240,15 +244,15 @@ class ChainScores(Tabled):
 
         ``pairwise=True`` adds the probability of each pair of neighbouring labels, which takes L * L numbers per token.
         """
-        kept = self.restricted(allowed)
-        inference, out = kept._inference(), kept._by_sequence()
-        chain = (kept.emissions, kept.transitions, kept.start, kept.end)
+        given = self.restricted(allowed)
+        inference, out = given._inference(), given._by_sequence()
+        chain = (given.emissions, given.transitions, given.start, given.end)
         tokens, transitions, start, end = (np.empty_like(x) for x in chain)
         if not pairwise:
-            kept._check(inference.marginals(out, len(tokens), tokens, transitions, start, end))
+            given._check(inference.marginals(out, len(tokens), tokens, transitions, start, end))
             return Marginals(out, tokens, transitions, start, end)
-        pairs = np.empty((_num_pairs(kept.lengths), *transitions.shape), dtype=tokens.dtype)
-        kept._check(inference.pairwise(out, tokens, transitions, start, end, pairs))
+        pairs = np.empty((_num_pairs(given.lengths), *transitions.shape), dtype=tokens.dtype)
+        given._check(inference.pairwise(out, tokens, transitions, start, end, pairs))
         return Marginals(out, tokens, transitions, start, end, pairs)
 
     def sample(self, n: int = 1, *, seed: int = 0, allowed: npt.ArrayLike | None = None) -> IntArray:
@@ -256,16 +260,16 @@ class ChainScores(Tabled):
 
         The same seed gives the same draws with any number of threads. ``n * N`` may be at most 2**27.
         """
-        kept, N = self.restricted(allowed), len(self.emissions)
+        given, N = self.restricted(allowed), len(self.emissions)
         tags = np.empty((check_sample(n, N), N), dtype=np.int64)
-        kept._check(kept._inference().sample(n, check_seed(seed), tags, N))
+        given._check(given._inference().sample(n, check_seed(seed), tags, N))
         return tags
 
     def entropy(self, *, allowed: npt.ArrayLike | None = None) -> FloatArray:
         """Entropy (nats) of each distribution over label sequences: 0 is certainty, ``T log L`` no knowledge."""
-        kept = self.restricted(allowed)
-        out = kept._by_sequence()
-        kept._check(kept._inference().entropy(out))
+        given = self.restricted(allowed)
+        out = given._by_sequence()
+        given._check(given._inference().entropy(out))
         return out
 
     def span_log_prob(
@@ -292,17 +296,17 @@ class ChainScores(Tabled):
                 `tags`, `before` and `after` are then about these labels.
 
         """
-        kept = self.restricted(allowed)
-        checked = check_spans(spans, kept.lengths)
+        given = self.restricted(allowed)
+        checked = check_spans(spans, given.lengths)
         finer, L = _check_state_labels(state_labels, self.num_labels)
         path, S = check_span_tags(tags, checked, L), len(checked)
         masks = (check_side("before", before, S, L), check_side("after", after, S, L))
         out = np.empty(S, dtype=np.float64)
-        kept._check(kept._inference().spans(checked, S, path, *masks, finer, L, out))
+        given._check(given._inference().spans(checked, S, path, *masks, finer, L, out))
         return out
 
     def _inference(self) -> _native.InferenceFloat32 | _native.InferenceFloat64:
-        """The native side; it points into these arrays, which must be kept alive."""
+        """The native side; it points into these arrays, which must be given alive."""
         kind = _native.InferenceFloat32 if self.emissions.dtype == np.float32 else _native.InferenceFloat64
         try:
             layout = _native.layout_of_lengths(self.lengths, len(self.lengths), len(self.emissions))
@@ -326,8 +330,8 @@ class ChainScores(Tabled):
         return OneSequence(sequence, one.emissions, one.transitions, one.start, one.end, one.edges, path)
 
     def _sequences(self, allowed: npt.ArrayLike | None) -> list[OneSequence]:
-        kept = self.restricted(allowed)
-        return [kept._one(b) for b in range(len(kept.lengths))]
+        given = self.restricted(allowed)
+        return [given._one(b) for b in range(len(given.lengths))]
 
     def _check_tags(self, tags: npt.ArrayLike) -> IntArray:
         """One integer per token; the native side checks that each is a label."""
@@ -387,3 +391,18 @@ def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntA
     if len(wrong):
         raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
     return plain_array(array, np.int64), int(array.max()) + 1
+
+
+def get_num_threads() -> int:
+    """How many threads the core may use: all cores this process may run on, unless set otherwise."""
+    return _native.num_threads()
+
+
+def set_num_threads(count: int) -> None:
+    """Let the core use up to ``count`` threads; the environment variable TRELLIS_NUM_THREADS sets the default.
+
+    Results are the same bit for bit with any number.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_THREADS:
+        raise ConfigError(f"the number of threads must be an integer in 1..{_MOST_THREADS}, got {count!r}")
+    _native.set_num_threads(count)

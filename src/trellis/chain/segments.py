@@ -151,8 +151,8 @@ class SegmentScores:
                 f"allowed must be bool (N, K, L) = {self.segments.shape} to match segments, "
                 f"got {mask.dtype} {mask.shape}"
             )
-        kept = np.where(mask, self.segments, -np.inf)
-        return SegmentScores(kept, self.lengths, self.transitions, self.start, self.end)
+        segments = np.where(mask, self.segments, -np.inf)
+        return SegmentScores(segments, self.lengths, self.transitions, self.start, self.end)
 
     def log_partition(self) -> FloatArray:
         """Log Z of each sequence: the log of the sum of ``exp(score)`` over all its coverings."""
@@ -178,7 +178,7 @@ class SegmentScores:
         return self.weighted_marginals(None)
 
     def weighted_marginals(self, weights: FloatArray | None) -> SegmentMarginals:
-        """The same with everything but log Z multiplied by the weight ``(B,)`` of its sequence.
+        """The marginals, with everything but log Z multiplied by the weight ``(B,)`` of its sequence.
 
         This is the gradient of the weighted sum of log Z.
         """

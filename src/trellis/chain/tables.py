@@ -29,11 +29,11 @@ comes through here: that is the work of the native kernels. For example::
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain as concatenated
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -48,22 +48,12 @@ from trellis.chain.problems import (
 )
 from trellis.errors import ShapeError, shown
 from trellis.ragged import offsets_of, rows_of
-from trellis.report import Grid, Report
+from trellis.results import Grid, Report
 
 T = TypeVar("T")
 Kind = Literal["forward", "backward", "viterbi"]
 Tokens = Sequence[str] | Sequence[Sequence[str]]
 _TITLES = {"forward": "Forward: alpha", "backward": "Backward: beta", "viterbi": "Viterbi: delta, ← psi"}
-
-
-class _Row(NamedTuple):
-    """What one line of a table shows: a token, or where a sequence starts or ends."""
-
-    sequence: int
-    name: str
-    values: FloatArray
-    best: int
-    back: IntArray | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,10 +113,29 @@ class ChainTable(Report):
         """The grid with other numbers in place of `values` and `last`, such as their exponentials."""
         several = len(self.lengths) != 1
         head = ("sequence", "token") if several else ("token",)
-        rows = list(self._rows(values, last))
-        cells = tuple((*(str(row.sequence), row.name)[-len(head) :], *self._cells(row)) for row in rows)
-        marked = frozenset((number, len(head) + row.best) for number, row in enumerate(rows) if row.best >= 0)
-        return Grid(title, (*head, *self.labels), cells, marked, names=len(head))
+        cells: list[tuple[str, ...]] = []
+        best: list[int] = []
+
+        def add(b: int, name: str, numbers: FloatArray, label: int, back: IntArray | None = None) -> None:
+            before = [-1] * len(numbers) if back is None else np.where(np.isneginf(numbers), -1, back).tolist()
+            marks = ["● " if j == label else "" for j in range(len(numbers))]
+            arrows = [f" ← {self.labels[i]}" if i >= 0 else "" for i in before]
+            shown_numbers = map(_number, numbers.tolist())
+            row = [mark + x + arrow for mark, x, arrow in zip(marks, shown_numbers, arrows, strict=True)]
+            cells.append((*(str(b), name)[-len(head) :], *row))
+            best.append(label)
+
+        for b, (first, stop) in enumerate(pairwise(offsets_of(self.lengths).tolist())):
+            if first == stop:
+                continue
+            if self.kind == "backward":
+                add(b, "start", last[b], int(self.path[first]))
+            for t in range(first, stop):
+                add(b, self.tokens[t], values[t], int(self.path[t]), None if self.back is None else self.back[t])
+            if self.kind != "backward":
+                add(b, "end", last[b], int(self.path[stop - 1]))
+        marked = frozenset((number, len(head) + label) for number, label in enumerate(best) if label >= 0)
+        return Grid(title, (*head, *self.labels), tuple(cells), marked, names=len(head))
 
     def to_dict(self) -> dict[str, Any]:
         """All attributes, arrays as lists."""
@@ -138,29 +147,9 @@ class ChainTable(Report):
         rows = zip(sequences, self.tokens, self.values.tolist(), strict=True)
         return [{"sequence": b, "token": x} | dict(zip(self.labels, row, strict=True)) for b, x, row in rows]
 
-    def __str__(self) -> str:
-        """The title and the table."""
-        return self.grid().to_text()
-
     def __repr__(self) -> str:
         """What is printed."""
         return str(self)
-
-    def _rows(self, values: FloatArray, last: FloatArray) -> Iterator[_Row]:
-        for b, (first, stop) in enumerate(pairwise(offsets_of(self.lengths).tolist())):
-            if first == stop:
-                continue
-            if self.kind == "backward":
-                yield _Row(b, "start", last[b], int(self.path[first]), None)
-            for t in range(first, stop):
-                yield _Row(b, self.tokens[t], values[t], int(self.path[t]), None if self.back is None else self.back[t])
-            if self.kind != "backward":
-                yield _Row(b, "end", last[b], int(self.path[stop - 1]), None)
-
-    def _cells(self, row: _Row) -> Iterator[str]:
-        for j, x in enumerate(row.values.tolist()):
-            before = -1 if row.back is None or np.isneginf(x) else int(row.back[j])
-            yield ("● " if j == row.best else "") + _number(x) + (f" ← {self.labels[before]}" if before >= 0 else "")
 
 
 class Tabled(ABC):
@@ -223,18 +212,11 @@ def _make_table(
     )
 
 
-class _Solved(NamedTuple):
-    """The fields of `ChainTable` for one sequence."""
+def _solve(kind: Kind, given: OneSequence) -> tuple[FloatArray, FloatArray, float, IntArray, IntArray]:
+    """Values, last, total, path and back of `ChainTable` for one sequence, in float64.
 
-    values: FloatArray
-    last: FloatArray
-    total: float
-    path: IntArray
-    back: IntArray
-
-
-def _solve(kind: Kind, given: OneSequence) -> _Solved:
-    """The recursion of one sequence in float64, its scores checked before and its total after."""
+    Its scores are checked before and its total after.
+    """
     shared = (given.transitions, given.start, given.end)
     if not all((x < np.inf).all() for x in shared):
         raise_bad_chain_score(*shared)
@@ -246,7 +228,7 @@ def _solve(kind: Kind, given: OneSequence) -> _Solved:
     with np.errstate(over="ignore", invalid="ignore"):
         delta, back = viterbi(one)
         if len(delta) == 0:
-            return _Solved(delta, np.full(delta.shape[1], -np.inf), 0.0, np.empty(0, dtype=np.int64), back)
+            return delta, np.full(delta.shape[1], -np.inf), 0.0, np.empty(0, dtype=np.int64), back
         values, last = delta, delta[-1] + end
         path, total = trace_back(last, back), float(last.max())
         if kind != "viterbi":
@@ -257,7 +239,7 @@ def _solve(kind: Kind, given: OneSequence) -> _Solved:
         raise_problem(SUM_TOO_LARGE, given)
     if kind == "viterbi" and np.isneginf(total):
         raise_problem(NO_PATH, given)
-    return _Solved(values, last, total, path, back)
+    return values, last, total, path, back
 
 
 def log_sum(values: FloatArray, axis: int) -> FloatArray:

@@ -8,14 +8,13 @@ from itertools import groupby
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from trellis import corpus
 from trellis.cli.io import output
-from trellis.cli.options import Columns, FormatOption, data_option
-from trellis.corpus.check import CheckedFile, CheckReport, FileSummary, Finding, check_files
+from trellis.cli.options import Columns, FormatOption, SchemeOption
+from trellis.corpus.check import CheckedFile, CheckReport, check_files
 from trellis.tags import Scheme
 
 _SHOWN = 20
@@ -24,9 +23,7 @@ _SHOWN = 20
 def check(
     files: Annotated[list[str], typer.Argument(help="Files to check, the training data first; - is stdin.")],
     format: FormatOption = None,
-    scheme: Annotated[
-        str | None, data_option(help="Tag scheme to check against, e.g. IOB2; else the best fit.")
-    ] = None,
+    scheme: SchemeOption = None,
     columns: Columns = Columns(),
     longest: Annotated[int, typer.Option(help="Sentences of more tokens than this are reported.")] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
@@ -56,49 +53,41 @@ def check(
 
 
 def _print(report: CheckReport) -> None:
-    console = output()
-    names = _short_names(report.files)
-    console.print(_file_table(report.files, names))
-    labels = _label_table(report, names)
-    if labels.row_count:
-        console.print(labels)
-    for file in report.files:
-        console.print(f"{escape(file.path)} was read as {file.format}, since {file.reason}", highlight=False)
-        for note in file.notes:
-            place = "" if note.startswith(" ") else f"{file.path}: "
-            console.print(escape(f"{place}{note}"), highlight=False, soft_wrap=True)
-    if report.scheme is not None:
-        legal = f"; every step is legal in {', '.join(report.fitting)}" if report.fitting else ""
-        console.print(f"Tags were checked against {report.scheme}{legal}", highlight=False)
-    by_kind = groupby(report.findings, key=lambda finding: (finding.severity, finding.kind))
-    for (severity, kind), group in by_kind:
-        _print_findings(console, severity, kind, list(group))
-    colour = "red" if report.errors else "green"
-    console.print(f"[{colour}]errors: {report.errors:,}, warnings: {report.warnings:,}[/{colour}]")
-
-
-def _short_names(files: list[FileSummary]) -> list[str]:
-    """File names without folders, if that still tells them apart."""
-    names = [os.path.basename(file.path) for file in files]
-    return names if len(set(names)) == len(names) else [file.path for file in files]
-
-
-def _file_table(files: list[FileSummary], names: list[str]) -> Table:
+    console = output(highlight=False)
+    names = [os.path.basename(file.path) for file in report.files]
+    if len(set(names)) < len(names):  # folders tell them apart
+        names = [file.path for file in report.files]
     table = Table(title="Files")
     table.add_column("file", overflow="fold")
     for heading in ("sentences", "tokens", "mean", "longest", "words", "unknown"):
         table.add_column(heading, justify="right")
-    for file, name in zip(files, names, strict=True):
-        table.add_row(
-            escape(name),
-            f"{file.sentences:,}",
-            f"{file.tokens:,}",
-            f"{file.tokens / max(file.sentences, 1):.1f}",
-            f"{file.longest:,}",
-            f"{file.vocabulary:,}",
-            "" if file.unknown is None else f"{file.unknown:.1%}",
-        )
-    return table
+    for file, name in zip(report.files, names, strict=True):
+        counts = [f"{count:,}" for count in (file.sentences, file.tokens)]
+        mean = f"{file.tokens / max(file.sentences, 1):.1f}"
+        unknown = "" if file.unknown is None else f"{file.unknown:.1%}"
+        table.add_row(escape(name), *counts, mean, f"{file.longest:,}", f"{file.vocabulary:,}", unknown)
+    console.print(table)
+    labels = _label_table(report, names)
+    if labels.row_count:
+        console.print(labels)
+    for file in report.files:
+        console.print(f"{escape(file.path)} was read as {file.format}, since {file.reason}")
+        for note in file.notes:
+            place = "" if note.startswith(" ") else f"{file.path}: "
+            console.print(escape(f"{place}{note}"), soft_wrap=True)
+    if report.scheme is not None:
+        legal = f"; every step is legal in {', '.join(report.fitting)}" if report.fitting else ""
+        console.print(f"Tags were checked against {report.scheme}{legal}")
+    for (severity, kind), group in groupby(report.findings, key=lambda finding: (finding.severity, finding.kind)):
+        findings, colour = list(group), "red" if severity == "error" else "yellow"
+        console.print(f"[{colour}]{severity}: {kind}[/{colour}] ({sum(finding.count for finding in findings):,})")
+        for finding in findings[:_SHOWN]:
+            place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
+            console.print(f"  {escape(place)}: {escape(finding.message)}", soft_wrap=True)
+        if len(findings) > _SHOWN:
+            console.print(f"  and {len(findings) - _SHOWN:,} more; --json lists all")
+    colour = "red" if report.errors else "green"
+    console.print(f"[{colour}]errors: {report.errors:,}, warnings: {report.warnings:,}[/{colour}]")
 
 
 def _label_table(report: CheckReport, names: list[str]) -> Table:
@@ -114,13 +103,3 @@ def _label_table(report: CheckReport, names: list[str]) -> Table:
         found = [(count.get(label, 0), total) for count, total in zip(counts, totals, strict=True)]
         table.add_row(escape(label) or "(no type)", *(f"{n:,} ({n / total:.1%})" for n, total in found))
     return table
-
-
-def _print_findings(console: Console, severity: str, kind: str, findings: list[Finding]) -> None:
-    colour = "red" if severity == "error" else "yellow"
-    console.print(f"[{colour}]{severity}: {kind}[/{colour}] ({sum(finding.count for finding in findings):,})")
-    for finding in findings[:_SHOWN]:
-        place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
-        console.print(f"  {escape(place)}: {escape(finding.message)}", highlight=False, soft_wrap=True)
-    if len(findings) > _SHOWN:
-        console.print(f"  and {len(findings) - _SHOWN:,} more; --json lists all")

@@ -8,8 +8,7 @@ import typer
 
 from trellis import corpus
 from trellis.cli.io import tell_notes
-from trellis.cli.options import Annotations, Columns, QuietOption, data_option
-from trellis.corpus import convert as conversion
+from trellis.cli.options import Annotations, Columns, QuietOption, checked, data_option, one_of
 from trellis.errors import number_of
 from trellis.tags import Scheme
 
@@ -19,12 +18,23 @@ _FORMATS = "\n\n".join(f"[bold]{name}[/bold]: {form.about}" for name, form in co
 def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="File to read; - is stdin.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="File to write; - is stdout.")],
-    scheme: Annotated[str | None, typer.Option(help="Tag scheme to write: IOB1, IOB2, BIOES, BMES, ...")] = None,
-    from_scheme: Annotated[str | None, typer.Option(help="Tag scheme of IN; the best fit if not given.")] = None,
-    from_: Annotated[
-        str | None, data_option("--from", help=f"Format of IN, guessed if not given.\n\n{_FORMATS}")
+    scheme: Annotated[
+        str | None,
+        typer.Option(callback=checked(Scheme.parse), help="Tag scheme to write: IOB1, IOB2, BIOES, BMES, ..."),
     ] = None,
-    to: Annotated[str | None, data_option(help="Format of OUT; from its name if not given.")] = None,
+    from_scheme: Annotated[
+        str | None, typer.Option(callback=checked(Scheme.parse), help="Tag scheme of IN; the best fit if not given.")
+    ] = None,
+    from_: Annotated[
+        str | None,
+        data_option(
+            "--from", callback=one_of(corpus.FORMATS), help=f"Format of IN, guessed if not given.\n\n{_FORMATS}"
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        data_option(callback=one_of(corpus.FORMATS), help="Format of OUT; from its name if not given."),
+    ] = None,
     columns: Columns = Columns(),
     tokenizer: Annotated[
         str | None, data_option(help="How to split texts with spans: words, characters or whitespace.")
@@ -33,7 +43,10 @@ def convert(
         str | None, typer.Option(help="Shape of spans to write: label, entities, spans or label_studio.")
     ] = None,
     on_error: Annotated[
-        str, typer.Option(help="raise, or skip sentences that cannot be read and count them.")
+        str,
+        typer.Option(
+            callback=one_of(("raise", "skip")), help="raise, or skip sentences that cannot be read and count them."
+        ),
     ] = "raise",
     annotations: Annotations = Annotations(),
     quiet: QuietOption = False,
@@ -54,7 +67,7 @@ def convert(
     options = columns.given | annotations.spans
     if tokenizer is not None:
         options["tokenizer"] = tokenizer
-    done = conversion.convert(
+    done = corpus.convert(
         source,
         target,
         from_format=from_,
@@ -67,16 +80,18 @@ def convert(
         read_options=options,
         write_options={} if shape is None else {"shape": shape},
     )
-    if not quiet:
-        _print(done, source, target)
-
-
-def _print(done: conversion.Conversion, source: str, target: str) -> None:
-    """Say on standard error what was done; standard output may be the file."""
-    report = done.report
+    if quiet:
+        return
+    # On standard error, since standard output may be the file.
+    report, schemes = done.report, ""
     typer.echo(f"{source}: read as {report.format}, since {report.reason}", err=True)
     tell_notes(source, [*report.notes(), *done.notes])
-    schemes = ""
     if done.from_scheme is not None and done.to_scheme is not None:
         schemes = f", {done.from_scheme.value} to {done.to_scheme.value}"
+        if done.from_scheme is Scheme.PLAIN is not done.to_scheme:
+            typer.echo(
+                f"trellis: the tags of {source} are not those of spans: in {done.to_scheme.value}, every token is a "
+                "span of its own",
+                err=True,
+            )
     typer.echo(f"{target}: {number_of(done.sentences, 'sentence')} as {done.to_format}{schemes}", err=True)

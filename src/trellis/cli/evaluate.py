@@ -13,9 +13,10 @@ from trellis.cli.io import Reader, remembered_options, some, tell_notes, tell_re
 from trellis.cli.options import Annotations, Columns, Figures, FormatOption, ModelArgument, QuietOption, TaskOption
 from trellis.cli.score import judge, show
 from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
+from trellis.corpus import OnBadTags
 from trellis.errors import DataError, shown
 from trellis.models import Tagger, folder
-from trellis.tags import OnBadTags, Scheme, detect
+from trellis.tags import Scheme, detect
 from trellis.text import Sentence, splitter
 
 
@@ -41,16 +42,9 @@ def evaluate(
     """  # noqa: D301 - \b tells click to keep the lines
     tagger = trellis.load(model)
     setting = model_setting(tagger, model, task)
-    remembered = remembered_options(folder.read_record(model))
-    reader = Reader(
-        format,
-        columns.encoding,
-        columns.given,
-        setting.scheme.value,
-        splitter(tagger.tokenizer_),
-        remembered,
-        annotations.spans,
-    )
+    remembered = remembered_options(model)
+    tokenizer, scheme = splitter(tagger.tokenizer_), setting.scheme.value
+    reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, remembered, annotations.spans)
     how = annotations.bad_tags
     truth = _tagged(reader, file, setting, how, quiet)
     _check_labels(file, truth, tagger.labels_)

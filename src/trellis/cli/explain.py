@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -14,10 +13,9 @@ import trellis
 from trellis.cli.io import output
 from trellis.cli.options import ModelArgument
 from trellis.errors import number_of
-from trellis.models import CRF, Tagger
 from trellis.models.answers import LatticeView
 from trellis.models.explain import Explanation
-from trellis.text import Sentence, splitter
+from trellis.text import splitter
 
 
 def explain(
@@ -31,8 +29,9 @@ def explain(
 ) -> None:
     """Say why each token got its label.
 
-    The trellis shows the exact probability of every label, the best path (●) and the next one (○). A feature CRF
-    also names the features and transitions that decided, against the best labelling with another label there.
+    The trellis shows the exact probability of every label, the best path (●) and the next one (○). What decided comes
+    with it, against the best labelling with another label there: features and transitions of a feature CRF, of other
+    models the scores of tokens and transitions.
 
     \b
     Examples:
@@ -50,69 +49,39 @@ def explain(
         )
     view = tagger.trellis(sentence, k=kbest)
     places = range(len(sentence)) if token is None else [token]
-    reasons = [_reason(tagger, sentence, view, place) for place in places]
+    reasons = [tagger.explain(sentence, place) for place in places]
     if as_json:
-        found = {**view.to_dict(), "why": [reason.to_dict(top) for reason in reasons]}
-        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        why = [_as_dict(reason, sentence.tokens[reason.position], top) for reason in reasons]
+        typer.echo(json.dumps({**view.to_dict(), "why": why}, ensure_ascii=False, indent=2))
     else:
         _print(view, reasons, top, token is not None)
 
 
-@dataclass(frozen=True)
-class Reason:
-    """Why one token got its label."""
-
-    position: int
-    token: str
-    label: str
-    probability: float
-    runner_up: str
-    runner_up_probability: float
-    explanation: Explanation | None = None
-
-    def features(self, top: int) -> list[tuple[str, float]]:
-        """The features that decided, each with the score by which it favours the label."""
-        if self.explanation is None:
-            return []
-        return [(c.name, c.difference) for c in self.explanation.contributions[:top]]
-
-    def to_dict(self, top: int) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "position": self.position,
-            "token": self.token,
-            "label": self.label,
-            "probability": self.probability,
-            "runner_up": self.runner_up,
-            "runner_up_probability": self.runner_up_probability,
-            "features": [{"name": name, "difference": value} for name, value in self.features(top)],
-        }
+def _as_dict(reason: Explanation, token: str, top: int) -> dict[str, Any]:
+    return {
+        "position": reason.position,
+        "token": token,
+        "label": reason.label,
+        "probability": reason.probability,
+        "runner_up": reason.runner_up,
+        "runner_up_probability": reason.runner_up_probability,
+        "features": [{"name": c.name, "difference": c.difference} for c in reason.contributions[:top]],
+    }
 
 
-def _reason(tagger: Tagger[Any], sentence: Sentence, view: LatticeView, place: int) -> Reason:
-    label = view.paths[0].tags[place]
-    chosen = place, sentence.tokens[place], label, view.probability(place, label)
-    if isinstance(tagger, CRF):
-        found = tagger.explain(sentence, place)
-        return Reason(*chosen, found.runner_up, found.runner_up_probability, found)
-    return Reason(*chosen, *view.runner_up(place))
-
-
-def _print(view: LatticeView, reasons: list[Reason], top: int, alone: bool) -> None:
+def _print(view: LatticeView, reasons: list[Explanation], top: int, alone: bool) -> None:
     console = output(highlight=False)
-    if alone and reasons[0].explanation is not None:
-        grid = reasons[0].explanation.grid()
+    if alone:
+        grid = reasons[0].grid()
         console.print(type(grid)(grid.title, grid.columns, (*grid.rows[:-1][:top], grid.rows[-1])).to_rich())
         return
     console.print(view.draw(console.width))
     table = Table(title="Why", title_justify="left", pad_edge=False)
-    explained = any(reason.explanation is not None for reason in reasons)
-    for name in ("token", "label", "runner-up", *(["what spoke for it (+) and against it (-)"] if explained else [])):
+    for name in ("token", "label", "runner-up", "what spoke for it (+) and against it (-)"):
         table.add_column(name, overflow="fold")
     for reason in reasons:
-        cells = [reason.token, f"{reason.label} {reason.probability:.2f}"]
+        cells = [view.tokens[reason.position], f"{reason.label} {reason.probability:.2f}"]
         cells.append(f"{reason.runner_up} {reason.runner_up_probability:.2f}")
-        if explained:
-            cells.append("  ".join(f"{name} {value:+.2f}" for name, value in reason.features(top)))
+        cells.append("  ".join(f"{c.name} {c.difference:+.2f}" for c in reason.contributions[:top]))
         table.add_row(*map(escape, cells))
     console.print(table)

@@ -19,5 +19,6 @@ def init(settings: Settings) -> None:
       trellis init --model crf --task seg --set c2=0.5
       trellis init --model bilstm-crf --set training.epochs=20 > ner.toml
     """  # noqa: D301 - \b tells click to keep the lines
+    text = config.to_toml(settings.settled(settings.task))
     typer.echo(f"# trellis train --model {settings.model} --config THIS_FILE --train ... --dev ... --out ...\n")
-    typer.echo(config.to_toml(settings.settled(settings.task)), nl=False)
+    typer.echo(text, nl=False)

@@ -22,7 +22,7 @@ from trellis.cli.options import ModelArgument
 from trellis.errors import ConfigError, ModelError, number_of
 from trellis.metrics.prf import percent
 from trellis.models import CRF, HMM, Tagger, folder
-from trellis.models.crf.features_view import WeightedFeature
+from trellis.models.crf.model import WeightedFeature
 from trellis.training import History
 
 Colour = tuple[int, int, int]

@@ -14,21 +14,21 @@ from trellis import corpus
 from trellis.corpus import (
     CorpusError,
     OnError,
-    RelayingSource,
     Source,
     dumps,
     format_rows,
     get_format,
     guess_format,
+    is_table,
+    read_table,
     to_words,
     words_from_sentence,
 )
 from trellis.corpus import conll as corpus_conll
 from trellis.corpus import conllu as corpus_conllu
-from trellis.corpus import wordtag as corpus_wordtag
-from trellis.corpus.tables import is_table, read_table
+from trellis.corpus import segmented as corpus_segmented
 from trellis.errors import DataError, shown
-from trellis.models import Labelling, Tagged
+from trellis.models import Labelling, Tagged, folder
 from trellis.models.data import Label
 from trellis.tags import Scheme, Style
 from trellis.text import Sentence, Splitter, hue, split_sentences, splitter
@@ -125,16 +125,17 @@ class Reader:
         """The sentences of an opened file, one by one."""
         form, reason = guess_format(source) if self.format is None else (get_format(self.format), "it was asked for")
         source.report.format, source.report.reason = form.name, reason
-        own: dict[str, Any] = self.remembered.get(form.name, {}) | self.options
+        options: dict[str, Any] = self.remembered.get(form.name, {}) | self.options
         if form.name in ("segmented", "spans") and self.scheme is not None:
-            own["scheme"] = self.scheme
+            options["scheme"] = self.scheme
         if form.name == "spans":
-            own |= self.spans | ({} if self.tokenizer is None else {"tokenizer": self.tokenizer})
-        return corpus.Stream.of(form, source, own)
+            options |= self.spans | ({} if self.tokenizer is None else {"tokenizer": self.tokenizer})
+        return corpus.Stream.of(form, source, options)
 
 
-def remembered_options(record: dict[str, Any]) -> dict[str, dict[str, object]]:
-    """The options in the record of a training, for files of the same format."""
+def remembered_options(model: str) -> dict[str, dict[str, object]]:
+    """The options that the training files of a model were read with, for files of the same format."""
+    record = folder.read_record(model)
     file = record.get("data", {}).get("train", {})
     return {file["format"]: record.get("reading", {})} if file else {}
 
@@ -150,63 +151,63 @@ class Inputs:
     column: str = "upos"
     """The column of CoNLL-U that gets the tags; all others stay."""
     respelled: bool = False
-    """Whether the model makes words of characters: those of a file are taken apart."""
+    """Whether the model makes words of characters: the words of a file are split into characters."""
 
     def pieces(self, path: str, *, quiet: bool = False) -> tuple[str, Iterator[Piece]]:
         """The format of a file, and its sentences with what is broken between them, in order."""
-        source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
-        form = self.form or _guess(source, quiet)
-        if form not in TEXTS:
-            reader = replace(self.reader, format=form, spans={"gold": False}, tokenizer=self.tokenizer)
-            if form == "conllu":
-                reader = replace(reader, options={"tags": None if "." in self.column else self.column} | reader.options)
-            if form == "conll":
-                reader = replace(reader, options={"gold": "tags" in reader.options} | reader.options)
-            if form == "jsonl":
-                reader = replace(reader, options={"locate": True, "keep_fields": True} | reader.options)
-            sentences: Iterable[Sentence] = reader.open(source)
-            if self.respelled and form in WORDS:
-                sentences = map(self._respelled, sentences)
+        source = self._open(path)
+        form = self.form
+        if form is None:
+            guess, reason = guess_format(source)
+            form = "text" if guess.name == "segmented" else guess.name  # lines of words are raw text to be tagged
+            if not quiet:
+                name = "text (one sentence per line)" if form == "text" else form
+                typer.echo(f"{source.name}: read as {name}, since {reason}", err=True)
+        sentences: Iterable[Sentence]
+        if form in TEXTS:
+            tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
+            sentences = (_tokenized(line, tokenizer, source.name, (number,)) for number, line in source.lines())
             return form, source.relayed(sentences)
-        tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
-        return form, source.relayed(_lines(source, tokenizer))
+        options: dict[str, dict[str, object]] = {
+            "conllu": {"tags": None if "." in self.column else self.column},
+            "conll": {"gold": "tags" in self.reader.options},
+            "jsonl": {"locate": True, "keep_fields": True},
+        }
+        reader = replace(
+            self.reader,
+            format=form,
+            spans={"gold": False},
+            tokenizer=self.tokenizer,
+            options=options.get(form, {}) | self.reader.options,
+        )
+        sentences = reader.open(source)
+        if self.respelled and form in WORDS:
+            sentences = (
+                _tokenized(one.text or "".join(one.tokens), self.tokenizer, one.path, tuple(one.lines)[:1])
+                for one in sentences
+            )
+        return form, source.relayed(sentences)
 
     def documents(self, path: str, whole: bool) -> tuple[str, Iterator[Piece]]:
         """A file of raw text as one document, whose sentences are found when it is tagged; or as its sentences."""
-        source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
+        source = self._open(path)
         text = "\n".join(line for _, line in source.lines())
         if whole:
             return "text", source.relayed([Document((), None, text, (), path=source.name, lines=(1,))])
-        return "text", source.relayed((self._sentence(text[a:b], source) for a, b in split_sentences(text)))
+        sentences = (_tokenized(text[a:b], self.tokenizer, source.name, ()) for a, b in split_sentences(text))
+        return "text", source.relayed(sentences)
 
-    def _sentence(self, text: str, source: RelayingSource) -> Sentence:
-        made = self.tokenizer.sentence(text)
-        return Sentence(made.tokens, None, made.text, made.offsets, path=source.name)
+    def _open(self, path: str) -> Source:
+        return Source(path, encoding=self.reader.encoding, on_error=self.on_error, keep_broken=True)
 
-    def _respelled(self, sentence: Sentence) -> Sentence:
-        """The characters of the text, or of the words joined."""
-        made = self.tokenizer.sentence(sentence.text or "".join(sentence.tokens))
-        return replace(made, path=sentence.path, lines=tuple(sentence.lines)[:1])
+
+def _tokenized(text: str, tokenizer: Splitter, path: str | None, lines: Sequence[int]) -> Sentence:
+    made = tokenizer.sentence(text)
+    return Sentence(made.tokens, None, made.text, made.offsets, path=path, lines=lines)
 
 
 class Document(Sentence):
     """A text of several sentences, not split yet."""
-
-
-def _guess(source: RelayingSource, quiet: bool) -> str:
-    """The format that all commands guess, except that lines of words are raw text here: they are to be tagged."""
-    form, reason = guess_format(source)
-    name = "text" if form.name == "segmented" else form.name
-    if not quiet:
-        shown_as = "text (one sentence per line)" if name == "text" else name
-        typer.echo(f"{source.name}: read as {shown_as}, since {reason}", err=True)
-    return name
-
-
-def _lines(source: RelayingSource, tokenizer: Splitter) -> Iterator[Sentence]:
-    for number, line in source.lines():
-        made = tokenizer.sentence(line)
-        yield Sentence(made.tokens, None, made.text, made.offsets, path=source.name, lines=(number,))
 
 
 def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:
@@ -243,19 +244,14 @@ class Constraints:
                 f"{known.where}: other tokens than {sentence.where} has: "
                 f"expected {shown(' '.join(sentence.tokens))}, got {shown(' '.join(known.tokens))}"
             )
-        return [_label(tag) for tag in known.tags or [UNKNOWN] * len(known)]
+        tags = known.tags or [UNKNOWN] * len(known)
+        return [None if tag == UNKNOWN else tag.split(OR) if OR in tag else tag for tag in tags]
 
     def check_end(self) -> None:
         """Refuse a file that has more sentences: its labels belong to other sentences."""
         more = next(self._sentences, None)
         if more is not None:
             raise DataError(f"{more.where}: expected the end, since all sentences of the input are tagged")
-
-
-def _label(tag: str) -> Label:
-    if tag == UNKNOWN:
-        return None
-    return tag.split(OR) if OR in tag else tag
 
 
 @dataclass(frozen=True)
@@ -319,33 +315,32 @@ def conllu(answer: Answer, style: Drawing) -> str:
     """CoNLL-U with all that the input had; probabilities go to MISC, the k best have a comment of their own."""
     if not len(answer.sentence):
         return "\n"
-    if not answer.labellings:
-        return "".join(corpus_conllu.write([_with_probabilities(answer, style)], tags=style.column))
-    parts = []
-    for rank, item in enumerate(answer.labellings, 1):
-        rows = corpus_conllu.write([_worded(answer.sentence.with_tags(item.tags), style)], tags=style.column)
-        parts.append(f"# kbest = {rank} {item.probability:.{_DIGITS}f}\n{''.join(rows)}")
-    return "".join(parts)
-
-
-def _with_probabilities(answer: Answer, style: Drawing) -> Sentence:
+    if answer.labellings:
+        parts = []
+        for rank, item in enumerate(answer.labellings, 1):
+            rows = corpus_conllu.write([_worded(answer.sentence.with_tags(item.tags), style)], tags=style.column)
+            parts.append(f"# kbest = {rank} {item.probability:.{_DIGITS}f}\n{''.join(rows)}")
+        return "".join(parts)
     sentence = _worded(answer.sentence, style)
-    if not style.probs or answer.probable is None:
-        return sentence
-    before = sentence.columns.get("misc", ("_",) * len(sentence))
-    found = [span.probability for span in answer.probable] if style.tagged else answer.probable.probabilities
-    pairs = [f"Prob={p:.{_DIGITS}f}" for p in found]
-    misc = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(before, pairs, strict=True)]
-    return replace(sentence, columns={**sentence.columns, "misc": misc})
+    if style.probs and answer.probable is not None:
+        tagged = answer.probable
+        probabilities = [span.probability for span in tagged] if style.tagged else tagged.probabilities
+        pairs = [f"Prob={p:.{_DIGITS}f}" for p in probabilities]
+        cells = sentence.columns.get("misc", ("_",) * len(sentence))
+        misc = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(cells, pairs, strict=True)]
+        sentence = replace(sentence, columns={**sentence.columns, "misc": misc})
+    return "".join(corpus_conllu.write([sentence], tags=style.column))
 
 
 def wordtag(answer: Answer, style: Drawing) -> str:
     """A line of word/TAG items; the k best one below the other with their probabilities."""
     if not answer.labellings:
-        return "".join(corpus_wordtag.write([_worded(answer.sentence, style)]))
-    found = [(item, _worded(answer.sentence.with_tags(item.tags), style)) for item in answer.labellings]
-    lines = [(item, corpus_wordtag.write([sentence])) for item, sentence in found]
-    return "".join(f"{item.probability:.{_DIGITS}f}\t{''.join(line)}" for item, line in lines)
+        return "".join(corpus_segmented.write_tagged_words([_worded(answer.sentence, style)]))
+    lines = []
+    for item in answer.labellings:
+        line = corpus_segmented.write_tagged_words([_worded(answer.sentence.with_tags(item.tags), style)])
+        lines.append(f"{item.probability:.{_DIGITS}f}\t{''.join(line)}")
+    return "".join(lines)
 
 
 def jsonl(answer: Answer, style: Drawing) -> str:
@@ -353,34 +348,28 @@ def jsonl(answer: Answer, style: Drawing) -> str:
 
     What else was in the record of the input stays in it.
     """
-    assert answer.probable is not None
-    record = _rounded(_in_words(answer.probable) if style.tagged else answer.probable.to_dict())
-    record |= {name: list(values) for name, values in answer.sentence.columns.items() if name not in record}
+    tagged, sentence = answer.probable, answer.sentence
+    assert tagged is not None
+    record = tagged.to_dict()
+    if style.tagged:  # words are the tokens, each with its tag and how probable both are
+        words = tagged.to_words()
+        record |= {"tokens": list(words.tokens), "tags": list(words.tags or ())}
+        record |= {
+            "offsets": list(map(list, words.offsets or ())),
+            "probabilities": [one.probability for one in tagged],
+        }
+    record["probabilities"] = [round(p, _DIGITS) for p in record["probabilities"]]
+    for span in record["spans"]:
+        span["probability"] = round(span["probability"], _DIGITS)
+    record |= {name: list(values) for name, values in sentence.columns.items() if name not in record}
     if answer.labellings:
-        record["kbest"] = [_way(answer.sentence, item, style) for item in answer.labellings]
+        record["kbest"] = []
+        for item in answer.labellings:
+            words = _worded(sentence.with_tags(item.tags), style)
+            tokens = {"tokens": list(words.tokens)} if style.tagged else {}
+            probability = round(item.probability, _DIGITS)
+            record["kbest"].append({**tokens, "tags": list(words.tags or ()), "probability": probability})
     return dumps({**answer.fields, **record})
-
-
-def _way(sentence: Sentence, item: Labelling, style: Drawing) -> dict[str, object]:
-    """One of the k best: its tags, with the words that they make where that is what tags do."""
-    about = {"tags": item.tags, "probability": round(item.probability, _DIGITS)}
-    if not style.tagged:
-        return about
-    words = _worded(sentence.with_tags(item.tags), style)
-    return {"tokens": list(words.tokens), **about, "tags": list(words.tags or ())}
-
-
-def _in_words(tagged: Tagged) -> dict[str, object]:
-    """The fields of a tagged text with words as its tokens, each with its tag and how probable both are."""
-    words = tagged.to_words()
-    return {
-        "text": tagged.text,
-        "tokens": list(words.tokens),
-        "offsets": [list(pair) for pair in words.offsets or ()],
-        "tags": list(words.tags or ()),
-        "probabilities": [span.probability for span in tagged],
-        "spans": tagged.to_records(),
-    }
 
 
 def _worded(sentence: Sentence, style: Drawing) -> Sentence:
@@ -420,40 +409,20 @@ def passed_on(error: CorpusError, form: str) -> str:
 
 
 def _marked(tagged: Tagged, style: Drawing) -> str:
+    """The text with its spans marked; words alone are separated by spaces, or every other one is underlined."""
+    if style.words and style.colour:
+        return "".join(f"\x1b[4m{word}\x1b[24m" if i % 2 else word for i, word in enumerate(tagged.words))
     if style.words:
-        return _alternating(tagged, style)
+        return " ".join(tagged.words)
     parts, end = [], 0
     for span in tagged.spans:
         between = tagged.text[end : span.start]
         parts.append(" " if style.tagged and end and not style.colour and not between else between)
         label = span.label + (f" {span.probability:.2f}" if style.probs else "")
-        parts.append(_coloured(span.text, label, hue(span.label)) if style.colour else f"[{span.text}]({label})")
+        if style.colour:  # ANSI: black on a light colour of 256, the label dim behind it
+            colour = (114, 117, 147, 176, 180, 150, 215, 159)[hue(span.label) * 8 // 360]
+            parts.append(f"\x1b[30;48;5;{colour}m {span.text} \x1b[0m\x1b[2m{label}\x1b[22m")
+        else:
+            parts.append(f"[{span.text}]({label})")
         end = span.end
     return "".join([*parts, tagged.text[end:]])
-
-
-def _alternating(tagged: Tagged, style: Drawing) -> str:
-    """Words: every other one underlined in a terminal, spaces between them elsewhere."""
-    if not style.colour:
-        return " ".join(tagged.words)
-    words = [f"\x1b[4m{word}\x1b[24m" if i % 2 else word for i, word in enumerate(tagged.words)]
-    return "".join(words)
-
-
-def _coloured(text: str, label: str, angle: int) -> str:
-    """ANSI: black on a light colour of 256, the label dim behind it."""
-    colour = (114, 117, 147, 176, 180, 150, 215, 159)[angle * 8 // 360]
-    return f"\x1b[30;48;5;{colour}m {text} \x1b[0m\x1b[2m{label}\x1b[22m"
-
-
-def _rounded(record: dict[str, object]) -> dict[str, object]:
-    def shorter(value: object) -> object:
-        if isinstance(value, float):
-            return round(value, _DIGITS)
-        if isinstance(value, list):
-            return [shorter(item) for item in value]
-        if isinstance(value, dict):
-            return {key: shorter(item) for key, item in value.items()}
-        return value
-
-    return {key: shorter(value) for key, value in record.items()}

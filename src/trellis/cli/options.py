@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from trellis import config, corpus, lexicon
 from trellis.cli.tasks import FEATURES, Task
-from trellis.corpus import check_align
-from trellis.errors import ConfigError, DataError, number_of
+from trellis.corpus import OnBadTags
+from trellis.corpus.annotation_tools import Align
+from trellis.errors import ConfigError, TrellisError, did_you_mean, number_of
 from trellis.lexicon import Lexicon
 from trellis.models.registry import FAMILIES, get_family
-from trellis.tags import OnBadTags, Scheme, check_on_bad_tags
+from trellis.tags import Scheme
+from trellis.text import splitter
 
 # Options in the groups of a command's help; those of the first, basic group are plain `typer.Option`s.
 data_option = partial(typer.Option, rich_help_panel="Data")
@@ -22,9 +25,54 @@ model_option = partial(typer.Option, rich_help_panel="Model")
 lexicon_option = partial(typer.Option, rich_help_panel="Lexicon")
 large_option = partial(typer.Option, rich_help_panel="Large data")
 
+
+def checked(check: Callable[[str], object]) -> Callable[..., str | None]:
+    """The callback of an option whose value the library checks: a wrong value is a mistake of usage."""
+
+    def callback(param: typer.CallbackParam, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                check(value)
+            except TrellisError as error:
+                raise ConfigError(f"{param.opts[0]}: {error}") from None
+        return value
+
+    return callback
+
+
+def one_of(names: Iterable[str]) -> Callable[..., str | None]:
+    """The callback of an option that has one of these values."""
+    known = tuple(names)
+
+    def check(value: str) -> None:
+        if value not in known:
+            raise ConfigError(f"expected one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}")
+
+    return checked(check)
+
+
 ModelArgument = Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")]
+OutOption = Annotated[str, typer.Option("--out", "-o", help="File or folder to write; - is standard output.")]
 FormatOption = Annotated[
-    str | None, data_option(help=f"Format of the files: {', '.join(corpus.FORMATS)}; guessed if not given.")
+    str | None,
+    data_option(
+        callback=one_of(corpus.FORMATS),
+        help=f"Format of the files: {', '.join(corpus.FORMATS)}; guessed if not given.",
+    ),
+]
+SchemeOption = Annotated[
+    str | None,
+    data_option(
+        callback=checked(Scheme.parse), help="Scheme of the tags: bio, bioes, bmes, iob1...; detected if not given."
+    ),
+]
+TokenizerOption = Annotated[
+    str | None,
+    data_option(
+        callback=checked(splitter),
+        help="How raw text is split: words, english, characters, whitespace, regex:PATTERN, module:function or a "
+        "tokenizers file (.json); otherwise like the training data.",
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
 TaskOption = Annotated[
@@ -46,15 +94,19 @@ class Columns:
     @property
     def given(self) -> dict[str, Any]:
         """The options of a reader that were given; a column that is a number is an index."""
-        named = {"tokens": self.tokens, "tags": self.tags}
-        found: dict[str, Any] = {
+        options: dict[str, Any] = {
             key: int(name) if name.removeprefix("-").isdecimal() else name
-            for key, name in named.items()
+            for key, name in {"tokens": self.tokens, "tags": self.tags}.items()
             if name is not None
         }
         if self.columns is not None:
-            found["columns"] = [name.strip() for name in self.columns.split(",") if name.strip()]
-        return found
+            options["columns"] = names_in(self.columns)
+        return options
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a list that is separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)
@@ -64,13 +116,16 @@ class Annotations:
     on_bad_tags: Annotated[
         str | None,
         data_option(
-            help="Tags that the scheme forbids or cannot read: error (default), repair as seqeval reads, drop the text."
+            callback=one_of(get_args(OnBadTags)),
+            help="Tags that the scheme forbids or cannot read: error (default), repair as seqeval reads, drop the "
+            "text.",
         ),
     ] = None
     align: Annotated[
         str | None,
         data_option(
-            help="At a span that cuts a token: split the token (default), expand the span, skip the text, error."
+            callback=one_of(get_args(Align)),
+            help="At a span that cuts a token: split the token (default), expand the span, skip the text, error.",
         ),
     ] = None
     annotator: Annotated[
@@ -85,19 +140,14 @@ class Annotations:
 
     @property
     def bad_tags(self) -> OnBadTags:
-        """The checked value of --on-bad-tags."""
-        how = self.on_bad_tags or "error"
-        check_on_bad_tags(how)
-        return cast("OnBadTags", how)
+        """What to do about bad tags, with the default filled in."""
+        return cast("OnBadTags", self.on_bad_tags or "error")
 
     @property
     def spans(self) -> dict[str, Any]:
         """The options of the reader of spans that were given."""
-        if self.align is not None:
-            check_align(self.align)
-        named = {"align": self.align, "annotator": self.annotator}
-        flags = {"majority": self.majority or None, "unapproved": self.unapproved or None}
-        return {name: value for name, value in {**named, **flags}.items() if value is not None}
+        names = ("align", "annotator", "majority", "unapproved")
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 @dataclass(frozen=True)
@@ -131,21 +181,20 @@ class Settings:
 
     def _check_owner(self, settings: Any) -> None:
         """Refuse a setting that only other families have, with their names: no similar one of this family is meant."""
-        own = _last_parts(settings)
-        sections = {key.partition(".")[0] for key in own.values()}
+
+        def by_last_part(settings: Any) -> dict[str, str]:
+            return {key.rpartition(".")[2]: key for key in config.keys(settings)}
+
+        here = by_last_part(settings)
+        sections = {key.partition(".")[0] for key in here.values()}
         for key in (one.partition("=")[0].strip() for one in self.set or []):
             name = key.rpartition(".")[2]
-            if name in own or key.partition(".")[0] in sections:
+            if name in here or key.partition(".")[0] in sections:
                 continue
-            parts = {other: _last_parts(family.defaults()) for other, family in FAMILIES.items()}
-            owners = ", ".join(f"{other} ({found[name]})" for other, found in parts.items() if name in found)
+            others = {other: by_last_part(family.defaults()) for other, family in FAMILIES.items()}
+            owners = ", ".join(f"{other} ({keys[name]})" for other, keys in others.items() if name in keys)
             if owners:
                 raise ConfigError(f"the model {self.model} has no setting {key!r}; models that have it: {owners}")
-
-
-def _last_parts(settings: Any) -> dict[str, str]:
-    """The settings by the last part of their names."""
-    return {key.rpartition(".")[2]: key for key in config.keys(settings)}
 
 
 @dataclass(frozen=True)
@@ -162,13 +211,19 @@ class Lexicons:
         ),
     ] = None
     lexicon_format: Annotated[
-        str | None, lexicon_option("--lexicon-format", help=f"Format of the lexicons: {', '.join(lexicon.FORMATS)}.")
+        str | None,
+        lexicon_option(
+            "--lexicon-format",
+            callback=one_of(lexicon.FORMATS),
+            help=f"Format of the lexicons: {', '.join(lexicon.FORMATS)}.",
+        ),
     ] = None
     strength: Annotated[
         str | None,
         lexicon_option(
+            callback=checked(lexicon.parse_strength),
             help="Of entries without their own: prefer=2.0 (a bonus in log odds for the span), must (it is a span), "
-            "or feature (as the model has learned)."
+            "or feature (as the model has learned).",
         ),
     ] = None
     lexicon_ignore_case: Annotated[
@@ -188,20 +243,17 @@ class Lexicons:
         return joined
 
     def _read(self, path: str, usual: str, quiet: bool) -> Lexicon:
-        try:
-            strength = lexicon.parse_strength(self.strength or usual)
-        except DataError as error:
-            raise ConfigError(f"--strength: {error}") from None
+        strength = lexicon.parse_strength(self.strength or usual)
         if path.endswith(".safetensors"):
             stored = Lexicon.load(path)
             if self.lexicon_ignore_case:
-                stored = Lexicon.of_columns(stored.columns, replace(stored.folding, case=True), stored.boundaries)
+                stored = Lexicon(stored, fold_case=True, fold_width=stored.folding.width, boundaries=stored.boundaries)
             return stored if self.strength is None else stored.with_strength(strength)
-        found = lexicon.read_entries(path, self.lexicon_format, strength, None)
+        entries = lexicon.read_entries(path, self.lexicon_format, strength, None)
         if not quiet:
-            entries = number_of(len(found.entries), "entry", "entries")
-            typer.echo(f"{path}: {entries}, {found.format} since {found.reason}", err=True)
-        return Lexicon(found.entries, fold_case=self.lexicon_ignore_case)
+            count = number_of(len(entries.entries), "entry", "entries")
+            typer.echo(f"{path}: {count}, {entries.format} since {entries.reason}", err=True)
+        return Lexicon(entries.entries, fold_case=self.lexicon_ignore_case)
 
 
 @dataclass(frozen=True)

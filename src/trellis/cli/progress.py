@@ -1,7 +1,7 @@
 """What is shown and heard while a command works: a line that changes, Ctrl-C and SIGTERM.
 
 Only the command line installs handlers of signals. To the library a signal is a `KeyboardInterrupt`, which its training
-loops answer with what they have learned so far. `trellis.training.progress` has the line of trainings.
+loops answer with what they have learned so far. `trellis.training.LiveLine` has the line of trainings.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from trellis.errors import number_of
 
 if TYPE_CHECKING:
     from trellis.distributed import FolderProgress
-    from trellis.training import Step
-    from trellis.training.progress import LiveLine
+    from trellis.training import LiveLine, Step
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EVERY = 10.0  # seconds between lines where nobody watches

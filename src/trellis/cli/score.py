@@ -9,7 +9,7 @@ import typer
 
 from trellis import metrics
 from trellis.cli.io import output, tell_reading
-from trellis.cli.options import Figures, FormatOption, QuietOption, data_option, model_option
+from trellis.cli.options import Figures, FormatOption, QuietOption, SchemeOption, TaskOption
 from trellis.cli.tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
 from trellis.errors import DataError, number_of, shown
@@ -19,12 +19,8 @@ from trellis.text import Sentence
 def score(
     gold: Annotated[str, typer.Argument(help="File with the right tags; - is standard input.")],
     pred: Annotated[str, typer.Argument(help="File with the predicted tags, for the same tokens.")],
-    task: Annotated[
-        Task | None, model_option(help="Spans, words, words with tags or one tag per token; guessed unless given.")
-    ] = None,
-    scheme: Annotated[
-        str | None, data_option(help="Scheme of the tags: bio, bioes, bmes, iob1... Detected unless given.")
-    ] = None,
+    task: TaskOption = None,
+    scheme: SchemeOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Count only well-formed spans, as seqeval's strict mode.")
     ] = False,
@@ -39,18 +35,14 @@ def score(
     of words as the SIGHAN scorer does, each file either segmented text or tagged characters; [bold]seg-pos[/bold]
     those of words and of words with their tags; [bold]pos[/bold] gives accuracy overall and for each tag.
 
-    For example:
-
+    \b
+    Examples:
       trellis score test.conll predicted.conll
-
       trellis score test.conll predicted.conll --scheme bioes --strict --errors --interval
-
       trellis score gold.txt segmented.txt --task seg --train train.txt
-
       trellis score test.conllu tagged.conllu --task pos --train train.conllu --json
-
       trellis score test.conll old.conll --versus new.conll
-    """
+    """  # noqa: D301 - \b tells click to keep the lines
     truth, system = _read(gold, format, quiet), _read(pred, format, quiet)
     setting = find_setting(task, scheme, truth, strict=strict)
     _check_tokens(truth, system, setting)

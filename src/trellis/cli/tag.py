@@ -33,17 +33,21 @@ from trellis.cli.options import (
     Columns,
     Lexicons,
     ModelArgument,
+    OutOption,
     QuietOption,
+    TokenizerOption,
     data_option,
     large_option,
     lexicon_option,
+    names_in,
+    one_of,
 )
 from trellis.cli.progress import Tell, counted, folder_progress, stoppable
 from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, open_output
 from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
 from trellis.lexicon.report import LexiconReport
-from trellis.models import Pipeline, Tagger, folder
+from trellis.models import Pipeline, Tagger
 from trellis.models.data import segments
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
@@ -86,10 +90,27 @@ class FolderOptions:
 
     def columns_to_add(self, probs: bool) -> list[str] | None:
         """The names in --outputs, with probabilities if they are asked for."""
-        names = None if self.outputs is None else [name.strip() for name in self.outputs.split(",") if name.strip()]
+        names = None if self.outputs is None else names_in(self.outputs)
         if not probs:
             return names
         return list(dict.fromkeys([*(names or ["tags", "spans"]), "probabilities"]))
+
+
+@dataclass(frozen=True)
+class LexiconUse(Lexicons):
+    """Lexicons that are given, the one that is saved with the model, and a report about both."""
+
+    lexicon_report: Annotated[
+        str | None,
+        lexicon_option(
+            metavar="FILE",
+            help="Write which entries fired, which lost, and by how much probability: .jsonl has every occurrence, "
+            "any other name a table.",
+        ),
+    ] = None
+    no_lexicon: Annotated[
+        bool, lexicon_option("--no-lexicon", help="Switch off the lexicon that is saved with the model.")
+    ] = False
 
 
 def tag(
@@ -106,17 +127,20 @@ def tag(
     source: Annotated[
         str | None,
         data_option(
-            "--from", help=f"Format of the input: {', '.join((*TEXTS, *FORMATS))}. Guessed; what is unclear is text."
+            "--from",
+            callback=one_of((*TEXTS, *FORMATS, "parquet")),
+            help=f"Format of the input: {', '.join((*TEXTS, *FORMATS))}, parquet. Guessed; what is unclear is text.",
         ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
+            callback=one_of((*FORMS, "parquet")),
             help=f"Form of the output: {', '.join(FORMS)}; of folders parquet (default) or jsonl. In a terminal "
-            "inline; else like the input."
+            "inline; else like the input.",
         ),
     ] = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="File or folder to write; - is standard output.")] = "-",
+    out: OutOption = "-",
     probs: Annotated[bool, typer.Option("--probs", help="Say how probable each tag or span is.")] = False,
     kbest: Annotated[int, typer.Option(min=0, help="Also give this many of the most probable labellings.")] = 0,
     constrain: Annotated[
@@ -132,24 +156,8 @@ def tag(
             help="Raw text: each file is one document, split into sentences; offsets are those of the document.",
         ),
     ] = False,
-    tokenizer: Annotated[
-        str | None,
-        data_option(
-            help="Split raw text otherwise than the model does, e.g. whitespace, regex:PATTERN, module:function."
-        ),
-    ] = None,
-    lexicons: Lexicons = Lexicons(),
-    lexicon_report: Annotated[
-        str | None,
-        lexicon_option(
-            metavar="FILE",
-            help="Write which entries fired, which lost, and by how much probability: .jsonl has every occurrence, "
-            "any other name a table.",
-        ),
-    ] = None,
-    no_lexicon: Annotated[
-        bool, lexicon_option("--no-lexicon", help="Switch off the lexicon that is saved with the model.")
-    ] = False,
+    tokenizer: TokenizerOption = None,
+    lexicons: LexiconUse = LexiconUse(),
     on_error: Annotated[
         OnError | None,
         typer.Option(
@@ -188,15 +196,15 @@ def tag(
     paths = files or []
     # After --pipe, folders are models. A folder or Parquet, or what only folders have, means shards.
     in_shards = not pipe and any(Path(path).is_dir() or path.endswith(".parquet") for path in paths)
-    if in_shards or to == "parquet" or shards != FolderOptions():
+    if in_shards or "parquet" in (source, to) or shards != FolderOptions():
         for name, given in {
             "--pipe": pipe,
             "--kbest": kbest,
             "--constrain": constrain,
             "--tokenizer": tokenizer,
             "--lexicon": lexicons.lexicon,
-            "--no-lexicon": no_lexicon,
-            "--lexicon-report": lexicon_report,
+            "--no-lexicon": lexicons.no_lexicon,
+            "--lexicon-report": lexicons.lexicon_report,
         }.items():
             if given:
                 raise ConfigError(
@@ -205,44 +213,38 @@ def tag(
         strict = on_error is OnError.STOP
         _tag_shards(model, paths, shards, columns, to, out, source, sentences, probs, strict, quiet)
         return
-    if source is not None and source not in (*TEXTS, *FORMATS):
-        raise ConfigError(f"--from: unknown format {source!r}, expected one of {', '.join((*TEXTS, *FORMATS))}")
-    if to is not None and to not in FORMS:
-        raise ConfigError(f"--to: unknown form {to!r}, expected one of {', '.join(FORMS)}")
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
     if lexicons.strength is not None and not lexicons.lexicon:
         raise ConfigError("--strength is that of a lexicon: give one with --lexicon")
-    if lexicons.lexicon and no_lexicon:
+    if lexicons.lexicon and lexicons.no_lexicon:
         raise ConfigError("--no-lexicon switches lexicons off, and --lexicon gives one: give one of them")
-    if lexicon_report is not None and (no_lexicon or sentences or pipe):
+    if lexicons.lexicon_report is not None and (lexicons.no_lexicon or sentences or pipe):
         raise ConfigError(
             "--lexicon-report is about the sentences and the lexicon of one model: leave out --no-lexicon, --sentences "
             "and --pipe"
         )
     known_words = lexicons.read("prefer", quiet=quiet)
-    given_splitter = None if tokenizer is None else splitter(tokenizer)  # before the model, which may need its module
     models, paths = _models_and_files([model, *paths]) if pipe else ([model], paths)
     if pipe and constrain is not None:
         raise ConfigError("--constrain gives labels for the tokens of the input, and --pipe makes other tokens of it")
     pipeline = Pipeline(models) if pipe else None
     taggers = (trellis.load(model),) if pipeline is None else pipeline.taggers
     first, tagger = taggers[0], taggers[-1]
-    if given_splitter is not None:
-        first.tokenizer_ = given_splitter
-    remembered = remembered_options(folder.read_record(model))
-    reader = Reader(encoding=columns.encoding, options=columns.given, remembered=remembered)
+    if tokenizer is not None:
+        first.tokenizer_ = splitter(tokenizer)
+    reader = Reader(encoding=columns.encoding, options=columns.given, remembered=remembered_options(model))
     column = _column(tagger, reader, columns.tags)
     strict = on_error is not OnError.PASS
     on_bad_line: Literal["raise", "skip"] = "raise" if strict else "skip"
     inputs = Inputs(reader, splitter(first.tokenizer_), source, on_bad_line, column, first.makes_words)
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)
-    job.lexicon = None if no_lexicon else "own" if pipe else known_words or "own"
+    job.lexicon = None if lexicons.no_lexicon else "own" if pipe else known_words or "own"
     if pipe:
-        _give_lexicon(taggers, known_words, off=no_lexicon)
+        _give_lexicon(taggers, known_words, off=lexicons.no_lexicon)
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
-    with open_output(out) as file, report_file(lexicon_report) as job.report, counted(watched) as tell:
+    with open_output(out) as file, report_file(lexicons.lexicon_report) as job.report, counted(watched) as tell:
         for path in paths or ["-"]:
             whole = (to or usual_form(job, "text", file)) in ("inline", "jsonl")
             form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
@@ -269,7 +271,7 @@ def _tag_shards(
 
     if out == "-" or not paths or "-" in paths:
         raise ConfigError("shards are files: name the folder to tag, and with --out the folder to write")
-    remembered = remembered_options(folder.read_record(model))
+    remembered = remembered_options(model)
     with stoppable(), folder_progress(quiet) as progress:
         report = tag_folder(
             model,
@@ -316,17 +318,14 @@ def _models_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     missing = next((path for path in arguments if path != "-" and not Path(path).exists()), None)
     if missing is not None:
         raise ConfigError(f"--pipe: {missing} does not exist; expected two or more models, then the files to tag")
-    count = next((i for i, path in enumerate(arguments) if not _is_model(path)), len(arguments))
-    late = next((path for path in arguments[count:] if _is_model(path)), None)
-    if late is not None:
+    are_models = [path != "-" and (Path(path).is_dir() or path.endswith(".safetensors")) for path in arguments]
+    count = [*are_models, False].index(False)
+    if any(are_models[count:]):
+        late = arguments[are_models.index(True, count)]
         raise ConfigError(f"--pipe: the model {late} comes after the file {arguments[count]}: give all models first")
     if count < 2:
         raise ConfigError(f"--pipe: expected two or more models, then the files to tag; found {count} model(s)")
     return list(arguments[:count]), list(arguments[count:])
-
-
-def _is_model(path: str) -> bool:
-    return path != "-" and (Path(path).is_dir() or path.endswith(".safetensors"))
 
 
 def _give_lexicon(taggers: Sequence[Tagger[Any]], lexicon: Lexicon | None, *, off: bool) -> None:
@@ -367,16 +366,13 @@ class Job:
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
-        own = self.tagger.tagset_
-        return Drawing(own.scheme, own.style, self.probs, colour, self.segments(), self.tags_words(), self.column)
+        tags, tags_words = self.tagger.tagset_, self.tagger.makes_words and not self.segments
+        return Drawing(tags.scheme, tags.style, self.probs, colour, self.segments, tags_words, self.column)
 
+    @property
     def segments(self) -> bool:
         """Whether the labels only say where words begin and end."""
         return segments(self.tagger.tagset_)
-
-    def tags_words(self) -> bool:
-        """Whether the labels say where words begin and end, and what they are."""
-        return self.tagger.makes_words and not self.segments()
 
     @property
     def makes_words(self) -> bool:
@@ -391,8 +387,11 @@ class Job:
             found: list[Answer | CorpusError] = list(self._answers(sentences, known))
         except TrellisError:
             found = [self._alone(s, None if known is None else known[i]) for i, s in enumerate(sentences)]
+        for i, (sentence, answer) in enumerate(zip(sentences, found, strict=True)):
+            if isinstance(answer, Answer) and isinstance(sentence.frame, RecordFields):
+                found[i] = replace(answer, fields=sentence.frame)
         answers = iter(found)
-        return [_in_record(next(answers), piece) if isinstance(piece, Sentence) else piece for piece in block]
+        return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
         if any(isinstance(sentence, Document) for sentence in sentences):
@@ -438,7 +437,11 @@ class Job:
                 answer = self._refused(answer.sentence, DataError(found))
             except TrellisError as error:
                 answer = self._refused(answer.sentence, error)
-        return answer, _as_it_came(passed_on(answer, form))
+        text = passed_on(answer, form)
+        try:
+            return answer, text.encode("utf-8", "surrogateescape")  # bytes that did not decode come out as they were
+        except UnicodeEncodeError:
+            return answer, text.encode("utf-8", "backslashreplace")
 
     def _refused(self, sentence: Sentence, error: TrellisError) -> CorpusError:
         """The error of a sentence with its place, raised unless such sentences are passed on."""
@@ -448,13 +451,6 @@ class Job:
         if not self.forgiving:
             raise wrapped from error
         return wrapped
-
-
-def _in_record(answer: Answer | CorpusError, sentence: Sentence) -> Answer | CorpusError:
-    """An answer with the fields of the record that the sentence was read from, if it was."""
-    if isinstance(answer, CorpusError) or not isinstance(sentence.frame, RecordFields):
-        return answer
-    return replace(answer, fields=sentence.frame)
 
 
 def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
@@ -481,24 +477,16 @@ def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: 
         tell(len(tagged), sum(tagged))
 
 
-def _as_it_came(text: str) -> bytes:
-    """The bytes of a text that was read, also of those that did not decode."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace")
-
-
 def usual_form(job: Job, source: str, file: IO[bytes]) -> str:
     """Inline for people, the form of the input for programs."""
     if file.isatty():
         return "inline"
     if source in ("jsonl", "spans"):
         return "jsonl"
-    if source in WORDS and not job.segments():
+    if source in WORDS and not job.segments:
         return source
     if source in (*TEXTS, *WORDS) and job.tagger.makes_words:
-        return "segmented" if job.segments() else "wordtag"
+        return "segmented" if job.segments else "wordtag"
     return "conll"
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from trellis import metrics
-from trellis.corpus import mend_tags, sentence_from_words, to_characters, to_words, words_from_sentence
+from trellis.corpus import OnBadTags, mend_tags, sentence_from_words, to_characters, to_words, words_from_sentence
 from trellis.errors import ConfigError, DataError
 from trellis.models.data import are_characters
-from trellis.tags import Detection, OnBadTags, Scheme, Style, convert_tags, detect
+from trellis.tags import Detection, Scheme, Style, convert_tags, detect
 from trellis.tags.detection import MOST_ODD, respelled
 from trellis.tags.scheme import ALL_LETTERS
 from trellis.text import Sentence

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,28 +27,27 @@ from trellis.cli.options import (
     FormatOption,
     Lexicons,
     QuietOption,
+    SchemeOption,
     Settings,
-    data_option,
+    TokenizerOption,
     large_option,
     model_option,
 )
-from trellis.cli.progress import Stop, StoppableLine, stoppable
+from trellis.cli.progress import StoppableLine, stoppable
 from trellis.cli.tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
-from trellis.corpus import Corpus, ReadReport, Shards, Source, Stream, split_suffixes
-from trellis.corpus.spans import SPAN_FIELDS
-from trellis.corpus.tables import TABLES, is_table
+from trellis.corpus import Corpus, OnBadTags, ReadReport, Shards, Source, Stream, split_suffixes
+from trellis.corpus.annotation_tools import SPAN_FIELDS
+from trellis.corpus.rows import TABLES, is_table
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
-from trellis.lexicon import Lexicon
 from trellis.metrics.prf import percent
 from trellis.models import Tagger, folder
 from trellis.models.data import tokenizer_for
 from trellis.models.neural.stream import SentenceStream, stream_of
 from trellis.models.registry import FAMILIES, get_family, make_tagger
-from trellis.tags import OnBadTags, Scheme, detect
+from trellis.tags import Scheme, detect
 from trellis.text import Sentence, splitter
-from trellis.training import History
+from trellis.training import History, LiveLine
 from trellis.training.process_group import SINGLE, ProcessGroup, is_first_process, together
-from trellis.training.progress import LiveLine
 
 _REASONS = {
     "converged": "converged",
@@ -95,14 +94,8 @@ def train(
         bool,
         typer.Option("--overwrite", help="Discard an unfinished training in the folder, or a model of another family."),
     ] = False,
-    scheme: Annotated[str | None, data_option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
-    tokenizer: Annotated[
-        str | None,
-        data_option(
-            help="How the model splits raw text: words, english, characters, whitespace, regex:PATTERN, "
-            "module:function or a tokenizers file (.json); otherwise like the data."
-        ),
-    ] = None,
+    scheme: SchemeOption = None,
+    tokenizer: TokenizerOption = None,
     lexicons: Lexicons = Lexicons(),
     format: FormatOption = None,
     columns: Columns = Columns(),
@@ -145,17 +138,15 @@ def train(
         raise ConfigError(
             "--resume continues the training in the folder, and --overwrite discards it: give one of them"
         )
-    split = None if tokenizer is None else splitter(tokenizer)
     reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, spans=annotations.spans)
-    how = annotations.bad_tags
     words = lexicons.read("feature", quiet=quiet)
     # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with (
         stoppable() as stop,
-        nullcontext(SINGLE) if family.neural else together() as team,
-        folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place,
+        nullcontext(SINGLE) if family.neural else together() as group,
+        folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as target,
     ):
-        if resume and not place.training.resuming:
+        if resume and not target.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
         start: Tagger[Any] | None = None
         if warm_start is not None:
@@ -168,41 +159,78 @@ def train(
         streamed: Streamed | None = None
         # Settled before the data are read, so that mistakes in the settings are told at once.
         if getattr(settings.settled(settings.task), "out_of_core", False):
-            streamed = StreamedOnce(reader, train, team, quiet=quiet)
+            streamed = StreamedOnce(reader, train, group, quiet=quiet)
         elif stream:
-            streamed = StreamedInEpochs.read(reader, train, how)
+            streamed = StreamedInEpochs.read(reader, train, annotations.bad_tags)
         given = {"train": train, "dev": dev, "test": test}
         paths = {role: path for role, path in given.items() if path is not None}
-        data = read(reader, paths, settings.task, scheme, how, quiet, say, streamed)
+        data = Data.read(reader, paths, settings.task, scheme, annotations.bad_tags, streamed, say)
         if start is not None and start.tagset_.scheme is not data.setting.scheme:
             # Labels of spans beside labels that stand alone would all be labels that stand alone.
             raise ModelError(
                 f"--warm-start: the labels of {warm_start} are {start.tagset_.scheme.value}, those of {train} are "
                 f"{data.setting.scheme.value}: expected labels of one kind"
             )
+        if group.count > 1:
+            say.print(f"{group.count} processes, each with its share of the sentences")
         settled = settings.settled(data.setting.task, data.setting.scheme)
-        command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
-        run = Run(model, data, settled, command, words, team)
-        if team.count > 1:
-            say.print(f"{team.count} processes, each with its share of the sentences")
         tagger = make_tagger(family, settled) if start is None else start
-        run.fit(tagger, place, start is not None, stop, say)
-        if split is not None:
-            tagger.tokenizer_ = split
+        tagger.config = settled
+        command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
+        convention = None
+        if group.count > 1 and streamed is None:  # that of all sentences, of which each process has some
+            convention = tokenizer_for(settled.tokenizer, data.sentences("train"))
+        started, begin = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
+        with LiveLine(say) as line, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # said already, file by file
+            tagger.fit(
+                group.share(data.sentences("train")) if streamed is None else streamed.stream,
+                dev=None if dev is None else data.sentences("dev"),
+                warm_start=start is not None,
+                progress=StoppableLine(line, stop),
+                folder=target,
+                lexicon=words,
+                tokenizer=convention,
+            )
+        seconds = time.perf_counter() - begin
+        if isinstance(streamed, StreamedOnce):
+            streamed.join()
+        for role in ("dev", "test"):
+            if role in data.files and not quiet:
+                tell_unseen(paths[role], data.sentences(role), tagger.labels_)
+        say.print(f"{model}: {_ending(tagger.history_)}, {seconds:.1f} s")
+        if tokenizer is not None:
+            tagger.tokenizer_ = splitter(tokenizer)
+        record = {
+            "trellis": trellis.__version__,
+            "command": command,
+            "model": model,
+            "task": data.setting.task.value,
+            "scheme": data.setting.scheme.value,
+            "labels": list(tagger.labels_),
+            "tokenizer": splitter(tagger.tokenizer_).name,
+            "started": started,
+            "seconds": round(seconds, 3),
+            "iterations": len(tagger.history_.steps),
+            "reason": tagger.history_.reason,
+            "reading": reader.options,
+            "data": {role: data.described(role) for role in data.files},
+            "figures": {},
+        }
         with stop.deferred():
-            is_saved = place.save(tagger, run.record(tagger, {}))
+            is_saved = target.save(tagger, record)
         if not is_saved:
             say.print("Training was interrupted before there was anything to keep; no model was written.")
             raise typer.Exit(stop.code)
         if not is_first_process():
             return
-        figures = _figures(tagger, data)
-        place.save_record(run.record(tagger, figures))
+        figures = data.figures(tagger)
+        target.save_record({**record, "figures": figures})
     if not quiet:
         _print(figures, data, out)
     interrupted = tagger.history_.reason == "interrupted"
     if interrupted:
-        hint = " --resume continues the training." if place.training.can_go_on else ""
+        hint = " --resume continues the training." if target.training.can_go_on else ""
         say.print(f"Training was interrupted; the best model so far was kept.{hint}")
     if interrupted or stop.was_asked:
         raise typer.Exit(stop.code)
@@ -221,80 +249,93 @@ def _stream_settings(model: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Data:
-    """The files, by what they are for, with sentences prepared for the task."""
+    """The files by what they are for (train, dev, test), with sentences prepared for the task."""
 
     files: dict[str, Corpus]
     paths: dict[str, str]
     setting: Setting
-    options: dict[str, object]
-    """How their columns are read, for the commands that use the model."""
-    streamed: Streamed | None = None
+    streamed: Streamed | None
     """The training data, if they are not in memory; their file then has some of the sentences."""
 
-    def sentences(self, role: str) -> list[Sentence] | None:
-        """The sentences of a file, if it was given."""
-        return self.files[role].sentences if role in self.files else None
+    @classmethod
+    def read(
+        cls,
+        reader: Reader,
+        paths: dict[str, str],
+        task: Task | None,
+        scheme: str | None,
+        how: OnBadTags,
+        streamed: Streamed | None,
+        say: Console,
+    ) -> Data:
+        """Read the files, and say what they are taken for."""
+        raw, is_read_once = {}, isinstance(streamed, StreamedOnce)
+        for role, path in paths.items():
+            if role == "train" and streamed is not None:
+                raw[role], notes = Corpus(list(streamed.sample), streamed.report), streamed.notes
+            else:
+                if os.path.isdir(path):
+                    raise DataError(f"{path} is a folder, expected a file: --stream learns from the files of a folder")
+                raw[role] = reader.read(path)
+                notes = {path: raw[role].report.notes()}
+            say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
+            for name in notes if not say.quiet else ():
+                tell_notes(name, notes[name])
+        if not raw["train"].sentences:
+            raise DataError(f"{paths['train']}: there is no sentence to learn from")
+        if task is None:
+            _check_tagged(paths["train"], raw["train"])
+        setting = training_setting(task, scheme, raw["train"].sentences)
+        if scheme is None and setting.scheme is Scheme.IO:  # it never needs a B; another file may
+            others = (detect([s.tags for s in file if s.tags]).scheme for role, file in raw.items() if role != "train")
+            setting = replace(setting, scheme=Scheme.IOB1) if Scheme.IOB1 in others else setting
+        if streamed is not None:
+            streamed.check(setting, how)
+        data = cls({}, paths, setting, streamed)
+        for role, file in raw.items():
+            is_train = role == "train"
+            sentences, mended = in_scheme(file.sentences, setting, how, setting.found if is_train else None)
+            data.files[role] = replace(file, sentences=sentences)
+            if not say.quiet and not (is_train and is_read_once):  # which tells it as it is read
+                tell_notes(paths[role], mended)
+        if not data.files["train"].sentences:
+            raise DataError(f"{paths['train']}: there is no sentence left to learn from")
+        if is_read_once:
+            say.print(
+                f"train: read as it is learned from; task and scheme by its first {len(raw['train']):,} sentences"
+            )
+            data.files["train"] = replace(data.files["train"], sentences=[])
+        for role in data.files:
+            if role != "train" or not is_read_once:
+                about = data.described(role)
+                say.print(f"{role}: {number_of(about['sentences'], 'sentence')}, {number_of(about['tokens'], 'token')}")
+        guessed = "" if task is not None else " (guessed from the tags)"
+        say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
+        return data
+
+    def sentences(self, role: str) -> list[Sentence]:
+        """The sentences of a file; none if it was not given."""
+        return self.files[role].sentences if role in self.files else []
 
     def described(self, role: str) -> dict[str, Any]:
-        """A file for the record."""
+        """A file for the record: path, format, sentences and tokens."""
         if role == "train" and self.streamed is not None:
             return {"path": self.paths[role], **self.streamed.described()}
         file = self.files[role]
         tokens = sum(map(len, file.sentences))
         return {"path": self.paths[role], "format": file.format, "sentences": len(file), "tokens": tokens}
 
-
-def read(
-    reader: Reader,
-    paths: dict[str, str],
-    task: Task | None,
-    scheme: str | None,
-    how: OnBadTags,
-    quiet: bool,
-    say: Console,
-    streamed: Streamed | None,
-) -> Data:
-    """Read the files, and say what they are taken for."""
-    raw = {}
-    for role, path in paths.items():
-        if role == "train" and streamed is not None:
-            raw[role], notes = Corpus(list(streamed.sample), streamed.report), streamed.notes
+    def figures(self, tagger: Tagger[Any]) -> Scores:
+        """The figures of the held-out files; words of the training file are the known ones."""
+        roles = [role for role in self.files if role != "train" and self.sentences(role)]
+        if not roles:
+            return {}
+        if self.streamed is None:
+            known = vocabulary(self.sentences("train"), self.setting)
         else:
-            if os.path.isdir(path):
-                raise DataError(f"{path} is a folder, expected a file: --stream learns from the files of a folder")
-            raw[role] = reader.read(path)
-            notes = {path: raw[role].report.notes()}
-        say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
-        for name in notes if not quiet else ():
-            tell_notes(name, notes[name])
-    if not raw["train"].sentences:
-        raise DataError(f"{paths['train']}: there is no sentence to learn from")
-    if task is None:
-        _check_tagged(paths["train"], raw["train"])
-    setting = training_setting(task, scheme, raw["train"].sentences)
-    if scheme is None and setting.scheme is Scheme.IO:  # it never needs a B; another file may
-        others = (detect([s.tags for s in file if s.tags]).scheme for role, file in raw.items() if role != "train")
-        setting = replace(setting, scheme=Scheme.IOB1) if Scheme.IOB1 in others else setting
-    if streamed is not None:
-        streamed.check(setting, how)
-    files = {}
-    for role, file in raw.items():
-        sentences, mended = in_scheme(file.sentences, setting, how, setting.found if role == "train" else None)
-        files[role] = replace(file, sentences=sentences)
-        if not quiet and not (role == "train" and isinstance(streamed, StreamedOnce)):  # which tells it as it is read
-            tell_notes(paths[role], mended)
-    if not files["train"].sentences:
-        raise DataError(f"{paths['train']}: there is no sentence left to learn from")
-    if isinstance(streamed, StreamedOnce):
-        say.print(f"train: read as it is learned from; task and scheme by its first {len(raw['train']):,} sentences")
-        files["train"] = replace(files["train"], sentences=[])
-    data = Data(files, paths, setting, reader.options, streamed)
-    for role in files if not isinstance(streamed, StreamedOnce) else files.keys() - {"train"}:
-        about = data.described(role)
-        say.print(f"{role}: {number_of(about['sentences'], 'sentence')}, {number_of(about['tokens'], 'token')}")
-    guessed = "" if task is not None else " (guessed from the tags)"
-    say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
-    return data
+            known = self.streamed.vocabulary(self.setting)
+        truths = {role: self.sentences(role) for role in roles}
+        return {role: headline(scores(truth, tagger.tag(truth), self.setting, known)) for role, truth in truths.items()}
 
 
 def _check_tagged(path: str, file: Corpus) -> None:
@@ -315,68 +356,6 @@ def _check_tagged(path: str, file: Corpus) -> None:
     )
 
 
-@dataclass
-class Run:
-    """One training: its inputs, and the record of it."""
-
-    model: str
-    data: Data
-    settings: Any
-    command: str
-    lexicon: Lexicon | None = None
-    team: ProcessGroup = SINGLE
-    started: str = ""
-    seconds: float = 0.0
-
-    def fit(self, tagger: Tagger[Any], place: folder.ModelFolder, warm_start: bool, stop: Stop, say: Console) -> None:
-        """Train, with a live line if someone watches."""
-        tagger.config = self.settings
-        self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        begin = time.perf_counter()
-        sentences, streamed = self.data.sentences("train") or [], self.data.streamed
-        tokenizer = None
-        if self.team.count > 1 and streamed is None:  # that of all sentences, of which this process has some
-            tokenizer = tokenizer_for(self.settings.tokenizer, sentences)
-        with LiveLine(say) as line, warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already, file by file
-            tagger.fit(
-                self.team.share(sentences) if streamed is None else streamed.stream,
-                dev=self.data.sentences("dev"),
-                warm_start=warm_start,
-                progress=StoppableLine(line, stop),
-                folder=place,
-                lexicon=self.lexicon,
-                tokenizer=tokenizer,
-            )
-        self.seconds = time.perf_counter() - begin
-        if isinstance(streamed, StreamedOnce):
-            streamed.join()
-        for role in ("dev", "test"):
-            if role in self.data.files and not say.quiet:
-                tell_unseen(self.data.paths[role], self.data.sentences(role) or [], tagger.labels_)
-        say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
-
-    def record(self, tagger: Tagger[Any], figures: dict[str, dict[str, float]]) -> dict[str, Any]:
-        """The content of training.json."""
-        setting, history = self.data.setting, tagger.history_
-        return {
-            "trellis": trellis.__version__,
-            "command": self.command,
-            "model": self.model,
-            "task": setting.task.value,
-            "scheme": setting.scheme.value,
-            "labels": list(tagger.labels_),
-            "tokenizer": splitter(tagger.tokenizer_).name,
-            "started": self.started,
-            "seconds": round(self.seconds, 3),
-            "iterations": len(history.steps),
-            "reason": history.reason,
-            "reading": self.data.options,
-            "data": {role: self.data.described(role) for role in self.data.files},
-            "figures": figures,
-        }
-
-
 def _ending(history: History) -> str:
     if not history.steps:
         return "nothing was learned"
@@ -384,42 +363,24 @@ def _ending(history: History) -> str:
     return f"{_REASONS[history.reason]} after {number_of(len(history.steps), 'iteration')}{kept}"
 
 
-def _figures(tagger: Tagger[Any], data: Data) -> Scores:
-    """The figures of the held-out files; words of the training file are the known ones."""
-    found: Scores = {}
-    if set(data.files) == {"train"}:
-        return found
-    streamed, setting = data.streamed, data.setting
-    known = vocabulary(data.sentences("train") or [], setting) if streamed is None else streamed.vocabulary(setting)
-    for role in data.files:
-        truth = data.sentences(role)
-        if role != "train" and truth:
-            found[role] = headline(scores(truth, tagger.tag(truth), data.setting, known))
-    return found
-
-
 def _print(figures: Scores, data: Data, out: str) -> None:
     """Results, where the model is, and how to use it."""
     console = output(highlight=False, soft_wrap=True)
     if figures:
-        console.print(_table(figures, data))
+        table = Table(title="Results", title_justify="left")
+        table.add_column("file", overflow="fold")
+        names = dict.fromkeys(name for row in figures.values() for name in row)
+        for name in (*names, "sentences", "tokens"):
+            table.add_column(name, justify="right")
+        for role, row in figures.items():
+            about = data.described(role)
+            cells = [percent(row.get(name)) for name in names]
+            table.add_row(role, *cells, f"{about['sentences']:,}", f"{about['tokens']:,}")
+        console.print(table)
     console.print(f"The model is in {escape(out)}. To use it:")
     example = data.paths.get("test") or data.paths.get("dev") or "FILE"
     for command in (["tag", out, "text.txt"], ["eval", out, example], ["inspect", out]):
         console.print(f"  trellis {escape(quoted(command))}")
-
-
-def _table(figures: Scores, data: Data) -> Table:
-    table = Table(title="Results", title_justify="left")
-    table.add_column("file", overflow="fold")
-    names = dict.fromkeys(name for found in figures.values() for name in found)
-    for name in (*names, "sentences", "tokens"):
-        table.add_column(name, justify="right")
-    for role, found in figures.items():
-        about = data.described(role)
-        cells = [percent(found.get(name)) for name in names]
-        table.add_row(role, *cells, f"{about['sentences']:,}", f"{about['tokens']:,}")
-    return table
 
 
 @dataclass(frozen=True)
@@ -436,11 +397,18 @@ class StreamedInEpochs:
         """Go through all shards once."""
         if path == _STDIN:
             raise ConfigError("--stream reads files again and again, which standard input cannot be")
-        first = _FirstReading(reader)
-        shards = Shards(path, read=first.sentences)
+        reports: dict[str, ReadReport] = {}
+
+        def sentences(path: str) -> Iterable[Sentence]:
+            opened = reader.sentences(path)
+            if isinstance(opened, Stream):
+                reports.setdefault(path, opened.report)  # of the first time that it is read
+            return opened
+
+        shards = Shards(path, read=sentences)
         report = _report(reader, shards)
         stream = stream_of(shards, None, None, how)
-        return cls(stream, report, {name: own.notes() for name, own in first.reports.items()})
+        return cls(stream, report, {name: one.notes() for name, one in reports.items()})
 
     @property
     def sample(self) -> list[Sentence]:
@@ -458,40 +426,25 @@ class StreamedInEpochs:
             )
 
     def described(self) -> dict[str, Any]:
-        """For the record."""
+        """Format, sentences and tokens, for the record."""
         return {"format": self.report.format, "sentences": sum(self.stream.counts), "tokens": self.stream.tokens}
 
     def vocabulary(self, setting: Setting) -> set[str]:
-        """Its words."""
+        """All words of the data."""
         words: set[str] = set()
         for window in self.stream.windows(_CHUNK):
             words |= vocabulary(list(window.inputs), setting)
         return words
 
 
-@dataclass(frozen=True)
-class _FirstReading:
-    """Reads files, and keeps the report of the first time that each was read."""
-
-    reader: Reader
-    reports: dict[str, ReadReport] = field(default_factory=dict)
-
-    def sentences(self, path: str) -> Iterable[Sentence]:
-        """The sentences of a shard, one by one."""
-        found = self.reader.sentences(path)
-        if isinstance(found, Stream):
-            self.reports.setdefault(path, found.report)
-        return found
-
-
 class StreamedOnce:
     """A file, a folder of them or standard input, prepared and counted as it is read; `sample` is its beginning."""
 
-    def __init__(self, reader: Reader, path: str, team: ProcessGroup, *, quiet: bool) -> None:
-        self._reader, self._path, self._team, self._quiet = reader, path, team, quiet
+    def __init__(self, reader: Reader, path: str, group: ProcessGroup, *, quiet: bool) -> None:
+        self._reader, self._group, self._quiet = reader, group, quiet
         self.notes: dict[str, list[str]] = {}
         """What was left out or changed, by file, as far as they were read."""
-        self._shards = None if path == _STDIN else Shards(path, read=self._prepared)
+        self._shards = None if path == _STDIN else Shards(path, read=self._open)
         if self._shards is None:
             opened = reader.open(Source(path, encoding=reader.encoding))
             self.report, self._rest = opened.report, iter(opened)
@@ -501,69 +454,62 @@ class StreamedOnce:
         self.sample = list(islice(self._rest, _SAMPLE))
         self._how: tuple[Setting, OnBadTags] | None = None
         self._counts: dict[str, tuple[int, int]] = {}
-        self._known: set[str] = set()
+        self._words: set[str] = set()
 
     def check(self, setting: Setting, how: OnBadTags) -> None:
-        """Sentences get tags in this setting when they are read; those that do not fit it are treated then."""
+        """Remember how tags are to be read; sentences are prepared, or refused, when they are read."""
         self._how = setting, how
 
     @property
     def stream(self) -> Iterable[Sentence]:
         """The sentences with tags in the scheme of the model; files are opened again by whoever reads them."""
         if self._shards is None:
-            return self._treated(_STDIN, chain(self._take_sample(), self._rest), self.report)
+            first = self.sample[::-1]
+            self.sample = []
+            return self._prepared(_STDIN, chain((first.pop() for _ in range(len(first))), self._rest), self.report)
         self.sample, self._rest = [], iter(())
         return self._shards
 
-    def _prepared(self, path: str) -> Iterator[Sentence]:
-        found = self._reader.sentences(path)
-        return self._treated(path, found, found.report if isinstance(found, Stream) else ReadReport())
+    def _open(self, path: str) -> Iterator[Sentence]:
+        opened = self._reader.sentences(path)
+        return self._prepared(path, opened, opened.report if isinstance(opened, Stream) else ReadReport())
 
-    def _treated(self, path: str, sentences: Iterable[Sentence], report: ReadReport) -> Iterator[Sentence]:
+    def _prepared(self, path: str, sentences: Iterable[Sentence], report: ReadReport) -> Iterator[Sentence]:
         assert self._how is not None
         setting, how = self._how
         rest, self._counts[path], self.notes[path] = iter(sentences), (0, 0), []
         while block := list(islice(rest, _AT_ONCE)):
-            treated, notes = in_scheme(block, setting, how, setting.found)
+            prepared, notes = in_scheme(block, setting, how, setting.found)
             self._add(path, notes)
             count, tokens = self._counts[path]
-            self._counts[path] = count + len(treated), tokens + sum(map(len, treated))
-            self._known |= vocabulary(treated, setting)
-            yield from treated
+            self._counts[path] = count + len(prepared), tokens + sum(map(len, prepared))
+            self._words |= vocabulary(prepared, setting)
+            yield from prepared
         self._add(path, report.notes())
 
     def join(self) -> None:
         """Add counts, notes and words of the files that other processes have read."""
-        for counts, notes, known in self._team.gather((self._counts, self.notes, self._known)):
-            for path in sorted(counts.keys() - self._counts.keys()):
-                self._tell(path, notes[path])
+        for counts, notes, words in self._group.gather((self._counts, self.notes, self._words)):
+            for path in sorted(counts.keys() - self._counts.keys()) if not self._quiet else ():
+                tell_notes(path, notes[path])
             self._counts |= counts
-            self._known |= known
+            self._words |= words
 
     def _add(self, path: str, notes: list[str]) -> None:
         """Tell and keep notes; one that is neither a list nor in one (how tags are spelled) once per file."""
         listed = [note for note in notes if note.startswith(" ") or note.endswith(":") or note not in self.notes[path]]
         self.notes[path] += listed
-        self._tell(path, listed)
-
-    def _tell(self, path: str, notes: list[str]) -> None:
         if not self._quiet:
-            tell_notes(path, notes)
+            tell_notes(path, listed)
 
     def described(self) -> dict[str, Any]:
-        """For the record: what was read so far."""
+        """Format, sentences and tokens that were read so far, for the record."""
         sentences, tokens = (sum(count[i] for count in self._counts.values()) for i in (0, 1))
         return {"format": self.report.format, "sentences": sentences, "tokens": tokens}
 
     def vocabulary(self, setting: Setting) -> set[str]:
-        """Words that were read."""
-        return self._known
-
-    def _take_sample(self) -> Iterator[Sentence]:
-        """The first sentences, of which none stays here."""
-        self.sample.reverse()
-        while self.sample:
-            yield self.sample.pop()
+        """The words that were read."""
+        return self._words
 
 
 Streamed = StreamedInEpochs | StreamedOnce
@@ -575,16 +521,16 @@ def _report(reader: Reader, shards: Shards) -> ReadReport:
     Text that says nothing but where words end has no tags that go with those of another file.
     """
     first_of = {split_suffixes(path)[0]: path for path in reversed(shards.paths)}
-    found = {_format(reader, path): path for path in sorted(first_of.values(), reverse=True)}
+    paths = {_format(reader, path): path for path in sorted(first_of.values(), reverse=True)}
     form = _format(reader, shards.paths[0])
-    others = {name: path for name, path in found.items() if name != form}
-    if others and "segmented" in found:
+    others = {name: path for name, path in paths.items() if name != form}
+    if others and "segmented" in paths:
         other = next(iter(others))
         raise DataError(
             f"the folder mixes formats: {shards.paths[0]} is {form}, {others[other]} is {other}; move elsewhere what "
             "is no training data, or give the format of all with --format"
         )
-    return ReadReport(form, "its first file is" + "".join(f", {name} since {own} is" for name, own in others.items()))
+    return ReadReport(form, "its first file is" + "".join(f", {name} since {path} is" for name, path in others.items()))
 
 
 def _format(reader: Reader, path: str) -> str:

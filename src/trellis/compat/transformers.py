@@ -25,7 +25,7 @@ from trellis.errors import ConfigError, DataError, StoreError, did_you_mean, num
 from trellis.models import Tagged, Tagger, load
 from trellis.models.folder import prepare, read_record, save_model, save_record
 from trellis.optional import needed
-from trellis.report import Grid
+from trellis.results import Grid
 from trellis.tags import Scheme
 from trellis.text import Sentence
 

@@ -1,4 +1,4 @@
-"""Corpora: readers and writers, one file a format, streaming, with errors that name file and line.
+"""Corpora: readers and writers, one file per format, streaming, with errors that name file and line.
 
     corpus = read("train.conll")                 # all sentences; corpus.report says what it was taken for
     for sentence in iterate("big.conllu.gz"):    # or one by one
@@ -12,14 +12,28 @@ format's own: see the ``read`` and ``write`` functions of its module.
 
 from __future__ import annotations
 
-from trellis.corpus.bad_tags import MendedSentences, mend_tags
+from trellis.corpus.annotation_tools import check_align
+from trellis.corpus.bad_tags import (
+    BadTag,
+    Mended,
+    MendedSentences,
+    OnBadTags,
+    TagChange,
+    check_on_bad_tags,
+    mend,
+    mend_tags,
+    notes_on,
+    refusal,
+    repair_tags,
+)
 from trellis.corpus.conll import format_rows
-from trellis.corpus.files import open_output, split_suffixes
 from trellis.corpus.formats import (
     FORMATS,
+    Conversion,
     Corpus,
     Format,
     Stream,
+    convert,
     format_of_path,
     get_format,
     guess_format,
@@ -28,28 +42,33 @@ from trellis.corpus.formats import (
     write,
 )
 from trellis.corpus.jsonl import RecordFields, dumps, records
+from trellis.corpus.rows import from_rows, is_table, read_table, sentence_of_row, to_rows
 from trellis.corpus.segmented import sentence_from_words, to_characters, to_words, words_from_sentence, words_of_spans
 from trellis.corpus.shards import Shards, find_files
-from trellis.corpus.source import LONGEST, OnError, ReadReport, RelayingSource, Source
-from trellis.corpus.spans import check_align
-from trellis.corpus.tables import from_rows, sentence_of_row, to_rows
+from trellis.corpus.source import LONGEST, OnError, ReadReport, Source, open_output, split_suffixes
 from trellis.errors import CorpusError
 
 __all__ = [
     "FORMATS",
     "LONGEST",
+    "BadTag",
+    "Conversion",
     "Corpus",
     "CorpusError",
     "Format",
+    "Mended",
     "MendedSentences",
+    "OnBadTags",
     "OnError",
     "ReadReport",
     "RecordFields",
-    "RelayingSource",
     "Shards",
     "Source",
     "Stream",
+    "TagChange",
     "check_align",
+    "check_on_bad_tags",
+    "convert",
     "dumps",
     "find_files",
     "format_of_path",
@@ -57,11 +76,17 @@ __all__ = [
     "from_rows",
     "get_format",
     "guess_format",
+    "is_table",
     "iterate",
+    "mend",
     "mend_tags",
+    "notes_on",
     "open_output",
     "read",
+    "read_table",
     "records",
+    "refusal",
+    "repair_tags",
     "sentence_from_words",
     "sentence_of_row",
     "split_suffixes",

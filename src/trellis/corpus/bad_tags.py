@@ -1,27 +1,172 @@
-r"""Sentences whose gold tags are not legal: refused with file and line, repaired, or dropped.
+r"""Gold tags that are not legal in their scheme: where they are, and what to do about them.
 
-clean = mend_tags(corpus.read("train.conll"), on_bad_tags="repair")
-print("\n".join(clean.notes))          # what was changed, the first ten changes by file and line
-tagger.fit(clean.sentences)
+    error    refuse them, naming the first by file and line, and how many there are
+    repair   read them as conlleval and seqeval's default mode do: an I after O begins a span
+    drop     leave whole sentences out
+
+A label that the scheme cannot read is repaired by its spelling (``o`` is O, ``b_PER`` is B-PER); one that spells
+nothing counts as outside every span.
+
+    clean = mend_tags(corpus.read("train.conll"), on_bad_tags="repair")
+    print("\n".join(clean.notes))          # what was changed, the first ten changes by file and line
+    tagger.fit(clean.sentences)
+
+`mend` does the same for bare sequences of tags.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NoReturn
+from typing import Literal, NamedTuple, NoReturn, get_args
 
-from trellis.errors import CorpusError, DataError
-from trellis.tags import BadTag, Detection, Mended, OnBadTags, Scheme, detect, mend, refusal, summary
-from trellis.tags.bad_tags import counted, named, spelling_note
-from trellis.tags.detection import detect_pairs
+from trellis.errors import CorpusError, DataError, TagError, number_of
+from trellis.tags import (
+    Detection,
+    Role,
+    Scheme,
+    Style,
+    detect,
+    detect_pairs,
+    make_label,
+    respelled,
+    spans_from_tags,
+    tags_from_spans,
+    try_parse_label,
+    validate_tags,
+)
 from trellis.text import Sentence
 
-HINT = (
+OnBadTags = Literal["error", "repair", "drop"]
+Place = Callable[[int, int], str]
+"""How messages call a token: from its sequence and its position to, say, ``train.conll:17``."""
+SHOWN = 10
+"""Changes that are listed one by one."""
+_HINT = (
     '--on-bad-tags repair (in Python on_bad_tags="repair") reads them as seqeval does, drop leaves their sentences out'
 )
+
+
+class BadTag(NamedTuple):
+    """An illegal tag: the sequence and the position it stands at, and why it is illegal."""
+
+    sequence: int
+    position: int
+    tag: str
+    reason: str
+
+
+class TagChange(NamedTuple):
+    """A tag that was repaired."""
+
+    sequence: int
+    position: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Mended:
+    """Tags that are legal in their scheme, and what was done for it."""
+
+    tags: list[Sequence[str] | None]
+    """One item per sequence; None where it was dropped."""
+    bad: list[BadTag] = field(default_factory=list)
+    changes: list[TagChange] = field(default_factory=list)
+
+    @property
+    def dropped(self) -> int:
+        """How many sequences were left out."""
+        return sum(tags is None for tags in self.tags)
+
+
+def check_on_bad_tags(how: str) -> None:
+    """Refuse anything but the three ways."""
+    if how not in get_args(OnBadTags):
+        raise TagError(f"on_bad_tags must be 'error', 'repair' or 'drop', got {how!r:.80}")
+
+
+def mend(sequences: Sequence[Sequence[str]], detection: Detection, how: OnBadTags) -> Mended:
+    """The sequences in the spelling of the scheme, with bad tags repaired or dropped.
+
+    With "error" the bad tags are returned untouched, for whoever knows their places to refuse.
+    """
+    check_on_bad_tags(how)
+    tags: list[Sequence[str] | None] = list(sequences)
+    if detection.spelling:
+        tags = [[detection.spelling.get(tag, tag) for tag in sequence] for sequence in sequences]
+    if detection.scheme is Scheme.PLAIN or detection.is_clean:
+        return Mended(tags)
+    bad = [
+        BadTag(number, violation.position, violation.tag, violation.reason)
+        for number, sequence in enumerate(tags)
+        for violation in validate_tags(sequence or (), detection.scheme, style=detection.style)
+    ]
+    changes: list[TagChange] = []
+    # What cannot be read counts as outside: O, or where no token is (segmented text) a span of one token.
+    has_outside = any("O" in (sequence or ()) for sequence in tags) or Role.S not in detection.scheme.letters.values()
+    outside = "O" if has_outside else make_label(Role.S, "", detection.scheme, detection.style)
+    for number in dict.fromkeys(item.sequence for item in bad):
+        before = tags[number] or ()
+        if how == "drop":
+            tags[number] = None
+        elif how == "repair":
+            after = repair_tags(before, detection.scheme, style=detection.style, outside=outside)
+            pairs = enumerate(zip(before, after, strict=True))
+            changes += [TagChange(number, i, old, new) for i, (old, new) in pairs if old != new]
+            tags[number] = after
+    return Mended(tags, bad, changes)
+
+
+def repair_tags(tags: Sequence[str], scheme: Scheme, *, style: Style = Style.PREFIX, outside: str = "O") -> list[str]:
+    """Legal tags with the spans that lenient reading finds; labels that cannot be read become `outside`."""
+    read = []
+    for tag in tags:
+        spellings = (tag, respelled(tag) or tag)
+        read.append(next((one for one in spellings if try_parse_label(one, scheme, style)), outside))
+    return tags_from_spans(spans_from_tags(read, scheme, style=style), len(read), scheme, style=style)
+
+
+def refusal(mended: Mended, detection: Detection, place: Place) -> str:
+    """The first bad tag, where it is, and how many there are."""
+    first = mended.bad[0]
+    return f"{place(first.sequence, first.position)}: {_problem(mended, detection)}"
+
+
+def _problem(mended: Mended, detection: Detection) -> str:
+    sequences = len({item.sequence for item in mended.bad})
+    counts = f"{number_of(len(mended.bad), 'bad tag')} in {sequences:,} of {number_of(len(mended.tags), 'sentence')}"
+    return f"{_named(mended.bad[0], detection)}; {counts}"
+
+
+def _named(bad: BadTag, detection: Detection) -> str:
+    return f"bad tag {bad.tag!r:.80}: {bad.reason} ({detection.scheme.value})"
+
+
+def spellings(detection: Detection) -> str:
+    """The first labels that were written in another way: ``b as B, e as E, ...``."""
+    some = [f"{before} as {after}" for before, after in list(detection.spelling.items())[:4]]
+    return ", ".join(some) + ", ..." * (len(detection.spelling) > len(some))
+
+
+def notes_on(mended: Mended, detection: Detection, place: Place) -> list[str]:
+    """For people: another spelling that was read, and the tags repaired or dropped, the first ten with their places."""
+    notes = []
+    if detection.spelling:
+        notes.append(f"the tags are {detection.scheme.value} in another spelling; read {spellings(detection)}")
+    if not mended.bad:
+        return notes
+    if mended.dropped:
+        done = f"{mended.dropped:,} of {number_of(len(mended.tags), 'sentence')} dropped for bad tags"
+        items = [(bad.sequence, bad.position, f"{bad.tag}: {bad.reason}") for bad in mended.bad]
+    else:
+        done = f"{number_of(len(mended.changes), 'tag')} repaired"
+        items = [(change.sequence, change.position, f"{change.before} -> {change.after}") for change in mended.changes]
+    listed = [f"  {place(sequence, position)}: {what}" for sequence, position, what in items[:SHOWN]]
+    more = [f"  and {len(items) - SHOWN:,} more"] if len(items) > SHOWN else []
+    return [*notes, f"{done} ({detection.scheme.value}):", *listed, *more]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +174,7 @@ class MendedSentences:
     """Sentences with legal tags, the scheme they are written in, and what was done."""
 
     sentences: list[Sentence]
-    found: Detection
+    detection: Detection
     notes: list[str]
     """For people: another spelling that was recognised, tags that were repaired, sentences that were dropped."""
 
@@ -45,21 +190,23 @@ def mend_tags(
     given = list(sentences)
     tagged = [i for i, sentence in enumerate(given) if sentence.tags is not None]
     sequences = [given[i].tags or () for i in tagged]
-    found = found or detect(sequences, scheme=scheme)
-    result = mend(sequences, found, on_bad_tags)
+    detection = found or detect(sequences, scheme=scheme)
+    result = mend(sequences, detection, on_bad_tags)
+    if result.bad and on_bad_tags == "error":
+        first = result.bad[0]
+        number = tagged[first.sequence]
+        _refuse(_problem(result, detection), first, given[number], number)
 
     def place(number: int, position: int) -> str:
-        return place_of(given[tagged[number]], tagged[number], position)
+        return _place(given[tagged[number]], tagged[number], position)
 
-    if result.bad and on_bad_tags == "error":
-        _refuse(result, found, [given[i] for i in tagged])
     tags = dict(zip(tagged, result.tags, strict=True))
-    kept = [
+    legal = [
         sentence if tags.get(i) is sentence.tags else sentence.with_tags(tags[i])
         for i, sentence in enumerate(given)
         if i not in tags or tags[i] is not None
     ]
-    return MendedSentences(kept, found, [*spelling_note(found), *summary(result, found, place)])
+    return MendedSentences(legal, detection, notes_on(result, detection, place))
 
 
 def refuse_bad_tags(sentences: Iterable[Sentence], *, scheme: Scheme | None = None) -> Iterator[Sentence]:
@@ -68,21 +215,22 @@ def refuse_bad_tags(sentences: Iterable[Sentence], *, scheme: Scheme | None = No
     Memory does not grow with them: of each step from tag to tag, only the first sentence that has it is kept.
     """
     pairs: Counter[tuple[str, str]] = Counter()
-    first: list[Sentence] = []
-    for sentence in sentences:
+    first: list[tuple[int, Sentence]] = []
+    for number, sentence in enumerate(sentences):
         known = len(pairs)
         pairs.update(pairwise(("", *sentence.tags, "")) if sentence.tags else ())
         if len(pairs) > known:
-            first.append(sentence)
+            first.append((number, sentence))
         yield sentence
-    found = detect_pairs(pairs, scheme=scheme)
-    bad = mend([sentence.tags or () for sentence in first], found, "error").bad
+    detection = detect_pairs(pairs, scheme=scheme)
+    bad = mend([sentence.tags or () for _, sentence in first], detection, "error").bad
     if bad:
-        total = found.violations + sum(found.odd.values())
-        _raise(f"{named(bad[0], found)}; {counted(total)}", bad[0], first[bad[0].sequence])
+        total = number_of(detection.violations + sum(detection.odd.values()), "bad tag")
+        number, sentence = first[bad[0].sequence]
+        _refuse(f"{_named(bad[0], detection)}; {total}", bad[0], sentence, number)
 
 
-def place_of(sentence: Sentence, number: int, position: int) -> str:
+def _place(sentence: Sentence, number: int, position: int) -> str:
     """A token by file and line, or else by sentence and position."""
     line = sentence.line_of(position)
     if line is None or sentence.path is None:
@@ -90,16 +238,9 @@ def place_of(sentence: Sentence, number: int, position: int) -> str:
     return f"{sentence.path}:{line}"
 
 
-def _refuse(result: Mended, found: Detection, sentences: list[Sentence]) -> None:
-    first = result.bad[0]
-    place = place_of(sentences[first.sequence], first.sequence, first.position)
-    whole = refusal(result, found, lambda *_: place)
-    _raise(whole.removeprefix(f"{place}: "), first, sentences[first.sequence])
-
-
-def _raise(problem: str, bad: BadTag, sentence: Sentence) -> NoReturn:
+def _refuse(problem: str, bad: BadTag, sentence: Sentence, number: int) -> NoReturn:
     line = sentence.line_of(bad.position)
     if line is None or sentence.path is None:
-        raise DataError(f"{place_of(sentence, bad.sequence, bad.position)}: {problem}: {HINT}")
+        raise DataError(f"{_place(sentence, number, bad.position)}: {problem}: {_HINT}")
     text = f"{sentence.tokens[bad.position]} {bad.tag}"
-    raise CorpusError(f"{problem}: {HINT}", path=sentence.path, line=line, text=text)
+    raise CorpusError(f"{problem}: {_HINT}", path=sentence.path, line=line, text=text)

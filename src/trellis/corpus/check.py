@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from trellis.corpus.annotation_tools import SPAN_FIELDS
 from trellis.corpus.source import ReadReport
-from trellis.corpus.spans import SPAN_FIELDS
 from trellis.errors import number_of, shown
-from trellis.tags import Detection, Scheme, Style, detect, fit_schemes, spans_from_sequences, validate_tags
+from trellis.tags import Detection, Scheme, detect, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
 
 Severity = Literal["error", "warning"]
@@ -103,15 +103,9 @@ def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, l
     files, spellings = _respelled(files)
     sequences = [sentence.tags for file in files for sentence in file.sentences if sentence.tags]
     chosen = detect(sequences, scheme=scheme) if sequences else None
-    findings = [
-        *spellings,
-        *(finding for file in files for finding in _reading(file)),
-        *(finding for file in files for finding in _tagging(file, chosen)),
-        *_repeats(files),
-        *_unseen_labels(files),
-        *(finding for file in files for finding in _lengths(file, longest)),
-        *(finding for file in files for finding in _invisible(file)),
-    ]
+    findings = [*spellings, *_repeats(files), *_unseen_labels(files)]
+    for file in files:
+        findings += [*_reading(file), *_tagging(file, chosen), *_tokens(file, longest)]
     return CheckReport(
         files=[_summary(file, files[0], chosen) for file in files],
         scheme=chosen.scheme.value if chosen else None,
@@ -126,21 +120,18 @@ def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, l
 
 def _respelled(files: Sequence[CheckedFile]) -> tuple[Sequence[CheckedFile], list[Finding]]:
     """The files with tags as their scheme writes them, where nearly all are written in another way."""
-    found = detect([sentence.tags for file in files for sentence in file.sentences if sentence.tags])
-    if not found.spelling:
+    detection = detect([sentence.tags for file in files for sentence in file.sentences if sentence.tags])
+    if not detection.spelling:
         return files, []
-    some = ", ".join(f"{before} for {after}" for before, after in list(found.spelling.items())[:4])
-    message = f"the tags are {found.scheme.value} in another spelling, as {some}; they are read so"
-    finding = Finding("warning", "spelling", files[0].path, None, message, len(found.spelling))
-    return [_spelled(file, found.spelling) for file in files], [finding]
+    some = ", ".join(f"{before} for {after}" for before, after in list(detection.spelling.items())[:4])
+    message = f"the tags are {detection.scheme.value} in another spelling, as {some}; they are read so"
+    finding = Finding("warning", "spelling", files[0].path, None, message, len(detection.spelling))
 
+    def spelled(sentence: Sentence) -> Sentence:
+        tags = sentence.tags
+        return sentence if tags is None else sentence.with_tags([detection.spelling.get(tag, tag) for tag in tags])
 
-def _spelled(file: CheckedFile, spelling: Mapping[str, str]) -> CheckedFile:
-    sentences = [
-        sentence if sentence.tags is None else sentence.with_tags([spelling.get(tag, tag) for tag in sentence.tags])
-        for sentence in file.sentences
-    ]
-    return CheckedFile(file.path, sentences, file.report)
+    return [CheckedFile(file.path, list(map(spelled, file.sentences)), file.report) for file in files], [finding]
 
 
 def _reading(file: CheckedFile) -> Iterator[Finding]:
@@ -175,31 +166,29 @@ def _repeats(files: Sequence[CheckedFile]) -> Iterator[Finding]:
     """Sentences met before, in the same file or in an earlier one, and whether their tags agree."""
     seen: dict[int, tuple[int, Sentence]] = {}
     for index, file in enumerate(files):
-        found: dict[tuple[str, int], list[tuple[Sentence, Sentence]]] = {}
+        repeats: dict[tuple[str, int], list[tuple[Sentence, Sentence]]] = {}
         for sentence in file.sentences:
             earlier, first = seen.setdefault(hash(sentence.tokens), (index, sentence))
             if first is sentence or not sentence.tokens:
                 continue
             kind = "duplicate" if earlier == index else "overlap"
-            found.setdefault((kind, earlier), []).append((sentence, first))
+            repeats.setdefault((kind, earlier), []).append((sentence, first))
             if None not in (sentence.tags, first.tags) and sentence.tags != first.tags:
-                found.setdefault(("conflict", earlier), []).append((sentence, first))
-        for (kind, earlier), pairs in found.items():
-            yield _repeat(file, kind, "the same file" if earlier == index else files[earlier].path, pairs)
-
-
-def _repeat(file: CheckedFile, kind: str, other: str, pairs: list[tuple[Sentence, Sentence]]) -> Finding:
-    sentence, first = pairs[0]
-    count = f"{len(pairs)} of {number_of(len(file.sentences), 'sentence')} ({len(pairs) / len(file.sentences):.1%})"
-    have = "have other tags where they are also in" if kind == "conflict" else "are also in"
-    message = f"{count} {have} {other}, this one at line {first.line_of(0)}"
-    return Finding("warning", kind, file.path, sentence.line_of(0), message, len(pairs))
+                repeats.setdefault(("conflict", earlier), []).append((sentence, first))
+        for (kind, earlier), pairs in repeats.items():
+            sentence, first = pairs[0]
+            other = "the same file" if earlier == index else files[earlier].path
+            total = number_of(len(file.sentences), "sentence")
+            count = f"{len(pairs)} of {total} ({len(pairs) / len(file.sentences):.1%})"
+            have = "have other tags where they are also in" if kind == "conflict" else "are also in"
+            message = f"{count} {have} {other}, this one at line {first.line_of(0)}"
+            yield Finding("warning", kind, file.path, sentence.line_of(0), message, len(pairs))
 
 
 def _unseen_labels(files: Sequence[CheckedFile]) -> Iterator[Finding]:
     for file in files[1:]:
         unseen = file.tags.keys() - files[0].tags.keys()
-        first = _first_lines(file, unseen) if unseen else {}
+        first = _first_lines(((sentence, sentence.tags or ()) for sentence in file.sentences), unseen)
         for tag in sorted(unseen):
             message = (
                 f"the label {shown(tag)}, here {number_of(file.tags[tag], 'time')}, does not occur in {files[0].path}"
@@ -207,17 +196,18 @@ def _unseen_labels(files: Sequence[CheckedFile]) -> Iterator[Finding]:
             yield Finding("warning", "unseen label", file.path, first[tag], message, file.tags[tag])
 
 
-def _first_lines(file: CheckedFile, tags: Set[str]) -> dict[str, int | None]:
-    """The line where each of these tags first occurs."""
+def _first_lines(sentences: Iterable[tuple[Sentence, Sequence[str]]], wanted: Set[str]) -> dict[str, int | None]:
+    """The line where each of the wanted values of tokens first occurs, in the order of these lines."""
     first: dict[str, int | None] = {}
-    for sentence in file.sentences:
-        for position, tag in enumerate(sentence.tags or ()):
-            if tag in tags and tag not in first:
-                first[tag] = sentence.line_of(position)
+    for sentence, values in sentences if wanted else ():
+        for position, value in enumerate(values):
+            if value in wanted and value not in first:
+                first[value] = sentence.line_of(position)
     return first
 
 
-def _lengths(file: CheckedFile, longest: int) -> Iterator[Finding]:
+def _tokens(file: CheckedFile, longest: int) -> Iterator[Finding]:
+    """Empty and enormous sentences, and tokens with characters that nobody sees."""
     empty = [sentence for sentence in file.sentences if not sentence.tokens]
     if empty:
         message = f"sentences without tokens: {len(empty):,}"
@@ -226,28 +216,18 @@ def _lengths(file: CheckedFile, longest: int) -> Iterator[Finding]:
     if enormous:
         message = f"sentences with more than {longest} tokens: {len(enormous):,}, one with {max(map(len, enormous)):,}"
         yield Finding("warning", "long sentence", file.path, enormous[0].line_of(0), message, len(enormous))
-
-
-def _invisible(file: CheckedFile) -> Iterator[Finding]:
-    """Tokens with control, zero-width or unassigned characters; joiners between characters are part of writing."""
-    suspects = {token: hidden for token in file.vocabulary if (hidden := _hidden(token))}
-    if not suspects:
-        return
-    first: dict[str, int | None] = {}
-    for sentence in file.sentences:
-        for position, token in enumerate(sentence.tokens):
-            if token in suspects and token not in first:
-                first[token] = sentence.line_of(position)
+    hidden = {
+        token: characters for token in file.vocabulary if not token.isprintable() and (characters := _hidden(token))
+    }
+    first = _first_lines(((sentence, sentence.tokens) for sentence in file.sentences), hidden.keys())
     for token, line in first.items():
-        names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in suspects[token])
+        names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in hidden[token])
         message = f"the token {token!a:.80}, here {number_of(file.vocabulary[token], 'time')}, holds {names}"
         yield Finding("warning", "invisible", file.path, line, message, file.vocabulary[token])
 
 
 def _hidden(token: str) -> list[str]:
-    """The characters of a token that a reader does not see, white space apart."""
-    if token.isprintable():
-        return []
+    """Its control, zero-width and unassigned characters; joiners between characters are part of writing."""
     text = _JOINERS_AND_TAGS.sub("", token)
     return [c for c in dict.fromkeys(text) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp")]
 
@@ -255,6 +235,13 @@ def _hidden(token: str) -> list[str]:
 def _summary(file: CheckedFile, first: CheckedFile, fit: Detection | None) -> FileSummary:
     total = file.vocabulary.total()
     known = sum(count for token, count in file.vocabulary.items() if token in first.vocabulary)
+    by_type: Counter[str] = Counter()
+    if fit is not None and fit.scheme is not Scheme.PLAIN:  # of sentences whose tags are all legal
+        tags = [sentence.tags for sentence in file.sentences if sentence.tags]
+        legal = [one for one in tags if not validate_tags(one, fit.scheme, style=fit.style)]
+        by_type.update(
+            span.label for spans in spans_from_sequences(legal, fit.scheme, style=fit.style) for span in spans
+        )
     return FileSummary(
         path=file.path,
         format=file.report.format,
@@ -265,15 +252,6 @@ def _summary(file: CheckedFile, first: CheckedFile, fit: Detection | None) -> Fi
         vocabulary=len(file.vocabulary),
         unknown=None if file is first or not total else 1 - known / total,
         tags=dict(file.tags.most_common()),
-        spans={} if fit is None or fit.scheme is Scheme.PLAIN else _count_spans(file, fit.scheme, fit.style),
+        spans=dict(by_type.most_common()),
         notes=replace(file.report, skipped=0).notes(),  # what was skipped is among the findings
     )
-
-
-def _count_spans(file: CheckedFile, scheme: Scheme, style: Style) -> dict[str, int]:
-    """Spans by type, in sentences whose tags are all legal."""
-    legal = [
-        tags for sentence in file.sentences if (tags := sentence.tags) and not validate_tags(tags, scheme, style=style)
-    ]
-    spans = spans_from_sequences(legal, scheme, style=style)
-    return dict(Counter(span.label for sentence in spans for span in sentence).most_common())

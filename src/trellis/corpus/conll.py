@@ -69,7 +69,8 @@ def read(
         numbers: Sequence[int] = lines
         interned.begin(paragraph)
         text = layout.tabbed(paragraph)
-        cells = layout.columns(text) if layout.is_plain(text) else None
+        may_be_marked = DOCSTART in text or (comment and comment in text)  # with a document mark or a comment
+        cells = None if may_be_marked else layout.columns(text)
         if cells is None:
             numbers, text = _data_lines(source, layout, lines, paragraph, head)
             cells = layout.columns(text)
@@ -97,13 +98,13 @@ def head_of(sentence: Sentence, width: int, separator: str) -> str:
     """The lines before a sentence, without comments that would be read as tokens."""
     if not isinstance(sentence.frame, Preface):
         return ""
-    kept = []
+    lines = []
     for line in sentence.frame.lines:
         if line.startswith(DOCSTART):
-            kept.append(separator.join(_SPACES.split(line)))
+            lines.append(separator.join(_SPACES.split(line)))
         elif not line or (_COMMENT.match(line) and len(line.split(separator)) != width):
-            kept.append(line)
-    return "".join(f"{line}\n" for line in kept)
+            lines.append(line)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _separator(name: str) -> str:
@@ -114,7 +115,7 @@ def _separator(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What a line of data looks like: as the first one of the file does."""
+    """The columns of a file, as its first line of data shows them."""
 
     first: int
     """Its number, for messages."""
@@ -132,10 +133,6 @@ class _Layout:
         if "  " in text or "\t" in text or " \n" in text or "\n " in text or " " in (text[0], text[-1]):
             return _EDGES.sub("", _SPACES.sub("\t", text))
         return text.replace(" ", "\t")
-
-    def is_plain(self, text: str) -> bool:
-        """Whether no line can be a document mark or a comment with the prefix that was given."""
-        return DOCSTART not in text and not (self.comment and self.comment in text)
 
     def columns(self, text: str) -> list[list[str]] | None:
         """The columns of lines that are all data; None if one is not."""
@@ -222,11 +219,9 @@ def _is_tabbed(line: str, head: str) -> bool:
     """Whether tabs alone separate columns; not where some lines have spaces instead and all have as many columns so."""
     if "\t" not in line:
         return False
-    lines = [own for own in head.split("\n", SAMPLE)[:SAMPLE] if own.strip(" \t") and not own.startswith(DOCSTART)]
-    data = [own for own in lines if _COMMENT.match(own) is None]
-    if all("\t" in own for own in data):
-        return True
-    return len({len(_SPACES.split(own.strip(" \t"))) for own in data}) > 1
+    sample = [one for one in head.split("\n", SAMPLE)[:SAMPLE] if one.strip(" \t")]
+    data = [one for one in sample if not one.startswith(DOCSTART) and not _COMMENT.match(one)]
+    return all("\t" in one for one in data) or len({len(_SPACES.split(one.strip(" \t"))) for one in data}) > 1
 
 
 def _index(column: Column, names: list[str]) -> int:
@@ -259,14 +254,17 @@ def _data_lines(
     """
     ignored = source.report.ignored
     numbers: list[int] = []
-    kept: list[str] = []
+    data: list[str] = []
     for number, line in zip(lines, paragraph.split("\n"), strict=True):
         tabbed = layout.tabbed(line)
         cells = tabbed.split("\t")
-        is_comment = _is_comment(line, cells, layout, head=not kept)
-        if is_comment or (cells[0] == DOCSTART and not kept):
+        if layout.comment:
+            is_comment = line.startswith(layout.comment)
+        else:
+            is_comment = not data and _COMMENT.match(line) is not None and len(cells) != layout.table.width
+        if is_comment or (cells[0] == DOCSTART and not data):
             ignored["comments" if is_comment else "document marks"] += 1
-            head += [] if kept else [line.strip(" \t")]
+            head += [] if data else [line.strip(" \t")]
         else:
             try:
                 layout.check(cells)
@@ -274,14 +272,8 @@ def _data_lines(
                 source.fail(str(problem), number, line, whole=paragraph)
                 return [], ""
             numbers.append(number)
-            kept.append(tabbed)
-    return numbers, "\n".join(kept)
-
-
-def _is_comment(line: str, cells: list[str], layout: _Layout, *, head: bool) -> bool:
-    if layout.comment:
-        return line.startswith(layout.comment)
-    return head and _COMMENT.match(line) is not None and len(cells) != layout.table.width
+            data.append(tabbed)
+    return numbers, "\n".join(data)
 
 
 class Table:

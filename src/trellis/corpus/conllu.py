@@ -45,11 +45,11 @@ def read(
     """Sentences of words; of the other columns, those in `columns` (by default all) are kept by name."""
     token = _index(tokens)
     tag = None if tags is None else _index(tags)
-    kept = [name for name in FIELDS[1:] if name not in (tokens, tags)] if columns is None else columns
-    extra = [(name, _index(name)) for name in kept]
+    others = [name for name in FIELDS[1:] if name not in (tokens, tags)] if columns is None else columns
+    extra = [(name, _index(name)) for name in others]
     for lines, paragraph in source.paragraphs():
-        others: list[tuple[int, str]] = []
-        text, numbers, rows = _words(source, lines, paragraph, others)
+        frame: list[tuple[int, str]] = []
+        text, numbers, rows = _words(source, lines, paragraph, frame)
         if not rows:
             continue
         cells = list(zip(*rows, strict=True))
@@ -65,7 +65,7 @@ def read(
             {name: tuple(map(intern, cells[i])) for name, i in extra},
             source.name,
             numbers,
-            Frame(tags, tuple(others)),
+            Frame(tags, tuple(frame)),
         )
 
 
@@ -94,14 +94,14 @@ def write(sentences: Iterable[Sentence], *, tags: str | None = None) -> Iterator
 
 def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:
     blank = ("_",) * len(sentence)
-    place, _, name = column.partition(".")
-    tags = sentence.columns.get(place, blank) if sentence.tags is None else sentence.tags
+    field, _, name = column.partition(".")
+    tags = sentence.columns.get(field, blank) if sentence.tags is None else sentence.tags
     if name and sentence.tags is not None:
-        before = sentence.columns.get(place, blank)
+        before = sentence.columns.get(field, blank)
         pairs = [f"{name.upper()}={tag}" for tag in tags]
         tags = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(before, pairs, strict=True)]
     ids = tuple(str(i) for i in range(1, len(sentence) + 1))
-    known = {**sentence.columns, place: tags, "id": ids, "form": sentence.tokens}
+    known = {**sentence.columns, field: tags, "id": ids, "form": sentence.tokens}
     unknown = [name for name in known if name not in FIELDS]
     if unknown:
         refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
@@ -115,11 +115,11 @@ def _index(name: str) -> int:
 
 
 def _words(
-    source: Source, lines: range, paragraph: str, others: list[tuple[int, str]]
+    source: Source, lines: range, paragraph: str, frame: list[tuple[int, str]]
 ) -> tuple[str | None, list[int], list[list[str]]]:
     """The raw text and the words of a sentence with their lines; no words, once reported, if one is bad.
 
-    Lines that are no words are added to `others`.
+    Lines that are no words are added to `frame`.
     """
     text = None
     numbers: list[int] = []
@@ -128,7 +128,7 @@ def _words(
         if line.startswith("#") and not rows:
             text = line[len(_TEXT) :] if line.startswith(_TEXT) else text
             source.report.ignored["comments"] += 1
-            others.append((0, line))
+            frame.append((0, line))
             continue
         try:
             row = line.split("\t")
@@ -136,7 +136,7 @@ def _words(
                 numbers.append(number)
                 rows.append(row)
             else:
-                others.append((len(rows), line))
+                frame.append((len(rows), line))
         except LineError as problem:
             source.fail(str(problem), number, line, whole=paragraph)
             return None, [], []
@@ -153,8 +153,8 @@ def _is_word(row: list[str], expected: int, source: Source) -> bool:
             raise LineError("expected a word, found an empty column")
         return True
     for mark, kind in (("-", "multiword tokens"), (".", "empty nodes")):
-        before, found, after = identifier.partition(mark)
-        if found and f"{before}{after}".isdecimal():
+        before, separator, after = identifier.partition(mark)
+        if separator and f"{before}{after}".isdecimal():
             source.report.ignored[kind] += 1
             return False
     raise LineError(f"expected the word with ID {expected}, found ID {shown(identifier)}")

@@ -1,49 +1,60 @@
-"""The table of formats, how one is told from a file's name and content, and files read and written in them."""
+"""The table of formats, how one is told from a file's name and content, and files read, written and converted in them.
+
+To add a format, write a function ``read(source, **options)`` that yields sentences and a function ``write(sentences,
+**options)`` that yields pieces of text, in a module of their own, and add a row to `FORMATS`. If its content tells what
+it is, `trellis.corpus.sniff.guess_content` is where to say so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from trellis.corpus import conll, conllu, jsonl, segmented, spacy, spans, wordtag
-from trellis.corpus.files import StrPath, split_suffixes, write_text
+from trellis.corpus import annotation_tools, conll, conllu, jsonl, segmented, spacy
+from trellis.corpus.bad_tags import OnBadTags, mend_tags, refuse_bad_tags
 from trellis.corpus.sniff import DOCBIN, guess_content, is_array, is_comma_separated
-from trellis.corpus.source import OnError, ReadReport, Source, check_options
-from trellis.errors import DataError
+from trellis.corpus.source import (
+    OnError,
+    ReadReport,
+    Source,
+    StrPath,
+    check_options,
+    refuse,
+    split_suffixes,
+    write_text,
+)
+from trellis.errors import DataError, shown
+from trellis.tags import Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format: how to read and to write it."""
+    """One format: how to read and to write it, and the suffixes of its files."""
 
     name: str
     about: str
     read: Callable[..., Iterator[Sentence]]
     write: Callable[..., Iterator[str]]
+    suffixes: tuple[str, ...] = ()
 
 
-FORMATS = {
-    form.name: form
-    for form in (
-        Format("conll", "a token and its columns a line, blank lines between sentences", conll.read, conll.write),
-        Format("conllu", "Universal Dependencies' ten columns", conllu.read, conllu.write),
-        Format("jsonl", "JSON Lines with tokens and tags", jsonl.read, jsonl.write),
-        Format("spans", "JSON Lines with a text and its labelled character spans", spans.read, spans.write),
-        Format("segmented", "one sentence per line, words between spaces", segmented.read, segmented.write),
-        Format("wordtag", "one sentence per line of word/TAG items", wordtag.read, wordtag.write),
-        Format("spacy", "spaCy's DocBin (.spacy), read where spaCy is installed", spacy.read, spacy.write),
-    )
-}
-
-_SUFFIXES = {
-    ".conllu": "conllu",
-    **dict.fromkeys((".conll", ".tsv", ".col", ".iob", ".iob2", ".bio", ".bioes", ".bmes"), "conll"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
-    ".seg": "segmented",
-    ".spacy": "spacy",
-}
+_CONLL = (".conll", ".tsv", ".col", ".iob", ".iob2", ".bio", ".bioes", ".bmes")
+_JSONL = (".jsonl", ".ndjson", ".json")
+_SPANS = "JSON Lines with a text and its labelled character spans"
+_WORDTAG = "one sentence per line of word/TAG items"
+_TABLE = (
+    Format("conll", "a token and its columns a line, blank lines between sentences", conll.read, conll.write, _CONLL),
+    Format("conllu", "Universal Dependencies' ten columns", conllu.read, conllu.write, (".conllu",)),
+    Format("jsonl", "JSON Lines with tokens and tags", jsonl.read, jsonl.write, _JSONL),
+    Format("spans", _SPANS, annotation_tools.read, annotation_tools.write),
+    Format("segmented", "one sentence per line, words between spaces", segmented.read, segmented.write, (".seg",)),
+    Format("wordtag", _WORDTAG, segmented.read_tagged_words, segmented.write_tagged_words),
+    Format("spacy", "spaCy's DocBin (.spacy), read where spaCy is installed", spacy.read, spacy.write, (".spacy",)),
+)
+FORMATS = {form.name: form for form in _TABLE}
+_SUFFIXES = {suffix: form.name for form in _TABLE for suffix in form.suffixes}
 
 
 def get_format(name: str) -> Format:
@@ -184,23 +195,89 @@ def write(
     """
     chosen = format_of_path(path) if format is None else get_format(format)
     check_options(chosen.write, options, f"writing {chosen.name}")
-    counted = _Counted(sentences)
-    try:
-        write_text(path, chosen.write(counted, **options), encoding)
-    except UnicodeEncodeError as error:
-        problem = f"sentence {counted.count} cannot be written as {encoding}: {error.reason}"
-        raise DataError(f"{path}: {problem}") from None
-    return counted.count
+    count = 0
 
-
-class _Counted:
-    """Sentences on their way to a writer, counted as they pass."""
-
-    def __init__(self, sentences: Iterable[Sentence]) -> None:
-        self._sentences = sentences
-        self.count = 0
-
-    def __iter__(self) -> Iterator[Sentence]:
-        for sentence in self._sentences:
-            self.count += 1
+    def counted() -> Iterator[Sentence]:
+        nonlocal count
+        for sentence in sentences:
+            count += 1
             yield sentence
+
+    try:
+        write_text(path, chosen.write(counted(), **options), encoding)
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path}: sentence {count} cannot be written as {encoding}: {error.reason}") from None
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What was done: how many sentences, from which format and scheme to which (None: left as it was)."""
+
+    sentences: int
+    report: ReadReport
+    to_format: str
+    from_scheme: Scheme | None
+    to_scheme: Scheme | None
+    notes: list[str] = field(default_factory=list)
+    """What was done about bad tags."""
+
+
+def convert(
+    source: StrPath,
+    target: StrPath,
+    *,
+    from_format: str | None = None,
+    to_format: str | None = None,
+    from_scheme: Scheme | None = None,
+    to_scheme: Scheme | None = None,
+    encoding: str = "utf-8",
+    on_error: OnError = "raise",
+    on_bad_tags: OnBadTags | None = None,
+    read_options: dict[str, Any] | None = None,
+    write_options: dict[str, Any] | None = None,
+) -> Conversion:
+    """Convert a file; tags keep their scheme unless `to_scheme` is given.
+
+    Where the scheme of the tags matters and `from_scheme` does not tell, it is the best fitting one, for
+    which all sentences are read first; otherwise they are converted one by one. Bad tags are an error unless
+    `on_bad_tags` says otherwise: see `trellis.corpus.bad_tags`.
+    """
+    form = format_of_path(target) if to_format is None else get_format(to_format)
+    stream = iterate(source, format=from_format, encoding=encoding, on_error=on_error, **(read_options or {}))
+    options = dict(write_options or {})
+    after, notes = None, []
+    converted: Iterable[Sentence]
+    if to_scheme or on_bad_tags or form.name in ("spans", "segmented"):
+        mended = mend_tags(stream, on_bad_tags=on_bad_tags or "error", scheme=from_scheme)
+        notes, before, style = mended.notes, mended.detection.scheme, mended.detection.style
+        from_scheme, after = before, to_scheme or before
+        if form.name == "segmented":
+            converted, after = _as_words(mended.sentences, before), None
+        else:
+            to_style = Style.PREFIX if form.name == "spans" else style
+            converted = (
+                sentence.with_tags(convert_tags(sentence.tags, before, after, style=style, target_style=to_style))
+                if sentence.tags is not None
+                else sentence
+                for sentence in mended.sentences
+            )
+        if form.name == "spans":
+            options["scheme"] = after
+    else:
+        converted = refuse_bad_tags(stream, scheme=from_scheme)
+    count = write(target, converted, format=form.name, **options)
+    return Conversion(count, stream.report, form.name, from_scheme, after, notes)
+
+
+def _as_words(sentences: Iterable[Sentence], scheme: Scheme) -> Iterator[Sentence]:
+    """Characters joined where tags without types say where words begin and end; otherwise the tokens are the words."""
+    for sentence in sentences:
+        if scheme is Scheme.PLAIN or sentence.tags is None:
+            yield sentence.with_tags(None)
+            continue
+        typed = next((tag for tag in sentence.tags if parse_label(tag, scheme)[1]), None)
+        if typed is not None:
+            refuse(sentence, f"the tag {shown(typed)} has a type, so the tags do not say where words begin and end")
+        words = segmented.words_from_sentence(sentence, scheme=scheme)
+        yield Sentence(words, path=sentence.path, lines=sentence.lines[:1])

@@ -1,4 +1,4 @@
-"""JSON Lines with tokens and tags: an object a line.
+"""JSON Lines with tokens and tags: one object per line.
 
     {"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"], "pos": ["NNP", "VBD"], "text": "Ada wrote"}
 
@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import Any
 
 from trellis.corpus import source as source_module
+from trellis.corpus.rows import row_from_sentence, sentence_from_row
 from trellis.corpus.sniff import is_array
 from trellis.corpus.source import LineError, Source, has_surrogates
-from trellis.corpus.tables import find_tags, row_from_sentence, sentence_from_row
 from trellis.errors import DataError
 from trellis.text import Sentence, located
 from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
@@ -58,10 +58,8 @@ def read(
         if not isinstance(record, dict):
             source.fail("expected a JSON object", number, line)
             continue
-        field = tags if tags is not None else find_tags(record)
-        spelled = {} if names is None or field is None else {field: names}
         try:
-            sentence = sentence_from_row(record, tokens, field, spelled, path=source.name, lines=(number,))
+            sentence = sentence_from_row(record, tokens, tags, names, path=source.name, lines=(number,))
             sentence = located(sentence) if locate else sentence
         except (LineError, DataError) as problem:
             source.fail(str(problem).removeprefix(f"{source.name}:{number}: "), number, line)
@@ -70,27 +68,16 @@ def read(
 
 
 def write(sentences: Iterable[Sentence], *, tags: str = "tags") -> Iterator[str]:
-    """An object a line with what is known about each sentence."""
+    """One object per line with what is known about each sentence."""
     for sentence in sentences:
         yield dumps(row_from_sentence(sentence, tags))
 
 
 def records(source: Source) -> Iterator[Record]:
     """The records of a file; what cannot be read as one is reported."""
-    return _Array(source).elements() if is_array(source.opening) else _lines(source)
-
-
-def dumps(record: object) -> str:
-    """One line of JSON, as UTF-8 can hold it: a lone surrogate is escaped."""
-    line = json.dumps(record, ensure_ascii=False)
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps(record)
-    return f"{line}\n"
-
-
-def _lines(source: Source) -> Iterator[Record]:
+    if is_array(source.opening):
+        yield from _Array(source).elements()
+        return
     for number, line in source.lines():
         if not line.strip(" \t"):
             source.report.ignored["blank lines"] += 1
@@ -101,6 +88,16 @@ def _lines(source: Source) -> Iterator[Record]:
             source.fail(f"expected JSON: {error}", number, line)
             continue
         yield number, line, record
+
+
+def dumps(record: object) -> str:
+    """One line of JSON, as UTF-8 can hold it: a lone surrogate is escaped."""
+    line = json.dumps(record, ensure_ascii=False)
+    try:
+        line.encode("utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(record)
+    return f"{line}\n"
 
 
 class _Array:
@@ -118,17 +115,19 @@ class _Array:
 
     def elements(self) -> Iterator[Record]:
         """The elements, one by one; a bad one is passed over where its brackets tell its end."""
-        self._advance(self._find("["))
+        while "[" not in self._text:
+            assert self._read_more(), "is_array has seen it"
+        self._advance(self._text.index("[") + 1)
         while (start := self._next_start()) is not None:
             if start == "]":
                 self._check_end()
                 return
-            found = self._parse()
-            if found is None:
+            parsed = self._parse()
+            if parsed is None:
                 if not self._pass_over():
                     return
                 continue
-            record, end = found
+            record, end = parsed
             number, text = self._line, self._text[self._position : end]
             self._advance(end)
             if not (self._unusable and self._source.is_unusable(number, text)):
@@ -165,8 +164,17 @@ class _Array:
         text = self._text[self._position : end]
         number = self._line
         self._advance(len(self._text) if end is None else end)
-        if not self._source.is_unusable(number, text):
-            self._source.fail(_problem(text, end is None and not self._ended), number, text)
+        if self._source.is_unusable(number, text):
+            return end is not None
+        problem = "expected JSON"
+        if end is None and not self._ended:
+            problem = f"expected records of at most {source_module.LONGEST:,} characters, found more"
+        else:
+            try:
+                parse_json(text)
+            except JSONSyntaxError as error:
+                problem = f"expected JSON: {error}"
+        self._source.fail(problem, number, text)
         return end is not None
 
     def _end_of_element(self) -> int | None:
@@ -193,11 +201,6 @@ class _Array:
         self._advance(len(self._text) - len(rest))
         self._source.fail("expected the end of the file after the array", self._line, rest.rstrip())
 
-    def _find(self, character: str) -> int:
-        while (place := self._text.find(character, self._position)) < 0:
-            assert self._read_more(), "is_array has seen it"
-        return place + 1
-
     def _advance(self, position: int) -> None:
         self._line += self._text.count("\n", self._counted, position)
         self._position = self._counted = position
@@ -216,13 +219,3 @@ class _Array:
         self._text, self._position, self._counted = "".join(pieces), 0, 0
         self._unusable = has_surrogates(self._text)
         return not self._ended
-
-
-def _problem(text: str, too_long: bool) -> str:
-    if too_long:
-        return f"expected records of at most {source_module.LONGEST:,} characters, found more"
-    try:
-        parse_json(text)
-    except JSONSyntaxError as error:
-        return f"expected JSON: {error}"
-    return "expected JSON"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trellis.corpus.files import StrPath
 from trellis.corpus.formats import iterate
-from trellis.corpus.tables import is_table, read_table
+from trellis.corpus.rows import is_table, read_table
+from trellis.corpus.source import StrPath
 from trellis.errors import DataError
 from trellis.text import Sentence
 
@@ -26,40 +26,28 @@ def find_files(inputs: Iterable[StrPath]) -> Iterator[tuple[Path, Path]]:
     """The files of folders, at any depth, and files that are named themselves: each, and its path in its folder."""
     for given in map(Path, inputs):
         try:
-            yield from _found(given)
+            for path, inside in _files_in(given) if given.is_dir() else [(given, Path(given.name))]:
+                if not path.exists():
+                    raise DataError(f"{path}: no such file or folder")
+                if not path.is_file():
+                    raise DataError(f"{path}: expected a file with data, found what is not a regular file")
+                yield path, inside
         except OSError as error:
             raise DataError(f"{given}: {error.strerror or error}") from None
 
 
-def _found(given: Path) -> Iterator[tuple[Path, Path]]:
-    if not given.is_dir():
-        yield _checked(given), Path(given.name)
-        return
-    for folder, below, files in os.walk(given, onerror=_refuse):
+def _files_in(given: Path) -> Iterator[tuple[Path, Path]]:
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for folder, below, files in os.walk(given, onerror=refuse):
         below[:] = [name for name in below if not name.startswith((".", "_"))]
         linked = next((name for name in below if os.path.islink(os.path.join(folder, name))), None)
         if linked is not None:  # it may lead anywhere, and round in circles
             raise DataError(f"{Path(folder, linked)} is a link to a folder: name that folder itself")
         for name in files:
             if not name.startswith((".", "_")):
-                path = Path(folder, name)
-                yield _checked(path), path.relative_to(given)
-
-
-def _refuse(error: OSError) -> None:
-    raise error
-
-
-def _checked(path: Path) -> Path:
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    if not path.is_file():
-        raise DataError(f"{path}: expected a file with data, found what is not a regular file")
-    return path
-
-
-Read = Callable[[str], Iterable[Sentence]]
-"""The sentences of a file."""
+                yield Path(folder, name), Path(folder, name).relative_to(given)
 
 
 @dataclass(frozen=True)
@@ -72,16 +60,16 @@ class Shards:
     encoding: str = "utf-8"
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the reader, as `corpus.iterate` takes them: ``{"tags": "ner_tags"}``."""
-    read: Read | None = None
+    read: Callable[[str], Iterable[Sentence]] | None = None
     """Reads a file in a way of its own."""
     paths: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         given = [self.inputs] if isinstance(self.inputs, str | os.PathLike) else list(self.inputs)
-        found = sorted((inside.as_posix(), str(path)) for path, inside in find_files(given))
-        if not found:
+        files = sorted((inside.as_posix(), str(path)) for path, inside in find_files(given))
+        if not files:
             raise DataError(f"there is no file in {', '.join(map(str, given))}: expected shards of a corpus")
-        object.__setattr__(self, "paths", tuple(path for _, path in found))
+        object.__setattr__(self, "paths", tuple(path for _, path in files))
 
     def __iter__(self) -> Iterator[Sentence]:
         """All sentences, shard by shard."""
@@ -96,21 +84,21 @@ class Shards:
     def version(path: str) -> tuple[int, int]:
         """The size of a file and when it was last written: other ones mean that it changed."""
         try:
-            found = os.stat(path)
+            about = os.stat(path)
         except OSError as error:
             raise DataError(f"{path}: {error.strerror or error}") from None
-        return found.st_size, found.st_mtime_ns
+        return about.st_size, about.st_mtime_ns
 
     def runs(self, least: int) -> list[list[str]]:
         """Neighbouring files together, so that each run but the last has this many bytes or more."""
         runs: list[list[str]] = []
         size = least
-        for path, own in zip(self.paths, self.sizes(), strict=True):
+        for path, bytes_of_file in zip(self.paths, self.sizes(), strict=True):
             if size >= least:
                 runs.append([])
                 size = 0
             runs[-1].append(path)
-            size += own
+            size += bytes_of_file
         return runs
 
     def sentences(self, path: str) -> Iterable[Sentence]:

@@ -74,7 +74,11 @@ def _zlib_kind(head: bytes) -> str | None:
 
 def _utf16_kind(head: bytes) -> str | None:
     """UTF-16 without a mark: every other byte of its ASCII characters is zero."""
-    if b"\0" not in head or _has_stray_zeros(head):
+    rest = head.replace(b"\0", b"")
+    if len(rest) == len(head):
+        return None
+    # UTF-8 but for a few zeros is not meant; UTF-16 of scripts whose bytes are all ASCII has control characters.
+    if 4 * len(rest) > 3 * len(head) and not _CONTROL.search(rest) and _is_utf8(rest):
         return None
     for order in ("le", "be"):
         text = head[: len(head) // 2 * 2].decode(f"utf-16-{order}", "replace")
@@ -85,13 +89,10 @@ def _utf16_kind(head: bytes) -> str | None:
     return None
 
 
-def _has_stray_zeros(head: bytes) -> bool:
-    """Whether this is UTF-8 but for a few zeros; UTF-16 of scripts whose bytes are all ASCII has control characters."""
-    rest = head.replace(b"\0", b"")
-    if 4 * len(rest) <= 3 * len(head) or _CONTROL.search(rest):
-        return False
+def _is_utf8(data: bytes) -> bool:
+    """Whether this begins a text in UTF-8; its last character may be cut."""
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(rest)
+        codecs.getincrementaldecoder("utf-8")().decode(data)
     except UnicodeDecodeError:
         return False
     return True
@@ -109,7 +110,10 @@ def suggest_encoding(data: bytes) -> str | None:
 
     # Tags in ASCII make words of another script look improbable; Latin words are better known by those around them.
     words = data.split()
-    samples = (_first_words([word for word in words if not word.isascii()]), _first_words(words))
+    samples = [b" ".join(word for word in words if not word.isascii()), b" ".join(words)]
+    for i, text in enumerate(samples):
+        if len(text) > _ENCODING_SAMPLE:  # whole words
+            samples[i] = text[:_ENCODING_SAMPLE].rpartition(b" ")[0] or text[:_ENCODING_SAMPLE]
     matches = next(filter(None, (list(from_bytes(sample, cp_isolation=_CANDIDATES)) for sample in samples)), [])
     best = [
         match.encoding
@@ -120,16 +124,6 @@ def suggest_encoding(data: bytes) -> str | None:
     if "cp1252" in best and (len(best) > 1 or few):  # a few accents, which might be anything
         return "cp1252" if _IN_A_LATIN_WORD.search(samples[0]) else None
     return codecs.lookup(best[0]).name if best and not few else None
-
-
-def _first_words(words: list[bytes]) -> bytes:
-    """The first words, as many as a sample takes."""
-    sample = b" ".join(words)
-    return (
-        sample
-        if len(sample) <= _ENCODING_SAMPLE
-        else sample[:_ENCODING_SAMPLE].rpartition(b" ")[0] or sample[:_ENCODING_SAMPLE]
-    )
 
 
 SAMPLE = 500
@@ -246,7 +240,7 @@ def is_comma_separated(head: str) -> bool:
 
 
 def _told_by_columns(head: str, rows: list[list[str]], *, marked: bool) -> str | None:
-    """What tells that these are columns separated by spaces, or one token per line."""
+    """Why these are columns separated by spaces, or one token per line; None if nothing tells so."""
     width, count = Counter(map(len, rows)).most_common(1)[0]
     if count < MOSTLY * len(rows):
         return None
@@ -279,31 +273,23 @@ def _told_by_tags(values: Sequence[str], has_breaks: bool) -> str | None:
 def _guess_json(head: str, line: str) -> str | None:
     """By the first record, or by the fields in its first part where it is longer than the head or broken."""
     try:
-        record: Any = _first_element(head) if is_array(head) else parse_json(line)
+        start = re.match(r"\s*\[\s*", head) if is_array(head) else None
+        if start is None:
+            record: Any = parse_json(line)
+        else:
+            record = parse_json_prefix(head, start.end())[0] if head[start.end()] != "]" else {}
     except JSONSyntaxError:
         if is_array(head) and '"tokens"' not in head and ('"text"' in head or '"data"' in head):
             return "spans"
         return "jsonl" if is_array(head) or line.lstrip().startswith('{"') else None
     if isinstance(record, dict):
-        return "jsonl" if _has_tokens(record) or not record.keys() & {"text", "data"} else "spans"
+        # Prodigy's tokens are objects beside the text and its spans, and not strings.
+        tokens = record.get("tokens")
+        are_objects = isinstance(tokens, list) and all(isinstance(token, dict) for token in tokens)
+        has_tokens = "tokens" in record and not ("text" in record and are_objects)
+        return "jsonl" if has_tokens or not record.keys() & {"text", "data"} else "spans"
     is_pair = isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict)
     return "spans" if is_pair else None
-
-
-def _has_tokens(record: dict[str, Any]) -> bool:
-    """Whether it has tokens as strings; Prodigy's are objects beside the text and its spans."""
-    tokens = record.get("tokens")
-    return "tokens" in record and not ("text" in record and isinstance(tokens, list) and _are_objects(tokens))
-
-
-def _are_objects(values: list[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
-
-
-def _first_element(head: str) -> Any:
-    start = re.match(r"\s*\[\s*", head)
-    assert start is not None
-    return parse_json_prefix(head, start.end())[0] if head[start.end()] != "]" else {}
 
 
 # Columns of CoNLL that are not where they usually are are refused, since they would be learned from in silence. In

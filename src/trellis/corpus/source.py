@@ -1,31 +1,46 @@
-r"""The ground under every reader: text in big blocks of whole lines, and errors that name file and line.
+r"""Files of text in and out: what every reader and writer of a format stands on.
 
-Only ``\n`` and ``\r\n`` end a line. NEL, U+2028, NBSP and their kin are characters like any other, which is
-why nothing here calls `str.splitlines` or a bare `str.split`.
+A file is plain or compressed by its suffix, and ``-`` is standard input or output. Compressed files are read piece by
+piece: however much a stream unpacks to, no more than a few megabytes of it are in memory. Streams may follow each other
+in one file. One that is cut off is an error, as is anything behind the last that is not zeros: readers of the standard
+library and of zstandard end there without a word, which would lose the rest of a corpus silently.
 
-A line or a sentence of more than `LONGEST` characters is refused, so that memory stays bounded whatever a file holds.
+`Source` gives the text in big blocks of whole lines, with errors that name file and line. Only ``\n`` and ``\r\n`` end
+a line. NEL, U+2028, NBSP and their kin are characters like any other, which is why nothing here calls `str.splitlines`
+or a bare `str.split`. A line or a sentence of more than `LONGEST` characters is refused, so that memory stays bounded
+whatever a file holds.
 """
 
 from __future__ import annotations
 
+import bz2
+import codecs
+import gzip
 import inspect
+import io
+import lzma
 import os
 import re
+import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
+from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, TypeVar
 
-from trellis.corpus.files import StrPath, get_codec, open_input, read_block
 from trellis.corpus.sniff import DOCBIN, binary_kind, suggest_encoding
 from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened, shown
+from trellis.files import replacing
 from trellis.lazy import cached
 from trellis.tags import Scheme, Style, validate_tags
 from trellis.text import Sentence
 
 T = TypeVar("T")
-
+StrPath = str | os.PathLike[str]
 OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]
 """The number of its first line, whole lines, and whether some of them cannot be used: see `Source.is_unusable`."""
@@ -46,19 +61,196 @@ _PASS_ENCODING = "pass the right encoding"
 _CUT = "\udfff"
 """Stands for the rest of a line that is too long."""
 
+# What a stream may ask for to look back on: xz -9 asks for 64 MiB, zstd --long for 128.
+_WINDOW = 1 << 27
+_PIECE = 1 << 17
+# zstandard cannot be told how much to give: it gives all that its input unpacks to, up to 128 KiB for four bytes.
+_LEAST_INPUT, _MOST_INPUT = 32, 256
+_CUT_OFF = "Compressed file ended before the end-of-stream marker was reached"
+
+
+def _zstandard(path: str) -> Any:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise DataError(f"{path}: zstd files need zstandard: pip install 'trellis-crf[zstd]'") from error
+    return zstandard
+
+
+class _Unpacked(io.RawIOBase):
+    """A file to read, from an iterator of its bytes."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At least one byte unless the file ends; at most a piece more than `size`."""
+        parts: list[bytes] = []
+        total = 0
+        while (size < 0 or total < size) and (piece := next(self._pieces, None)) is not None:
+            parts.append(piece)
+            total += len(piece)
+        return b"".join(parts)
+
+
+def _streams(file: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
+    """The content of bz2 or xz streams one after another, with zeros behind any of them passed over."""
+    data = file.read(_PIECE)
+    while data:
+        decompressor = make()
+        yield decompressor.decompress(data, _PIECE)
+        while not decompressor.eof:
+            data = file.read(_PIECE) if decompressor.needs_input else b""
+            if decompressor.needs_input and not data:
+                raise EOFError(_CUT_OFF)
+            yield decompressor.decompress(data, _PIECE)
+        data = decompressor.unused_data.lstrip(b"\0")
+        while not data and (padding := file.read(_PIECE)):
+            data = padding.lstrip(b"\0")
+
+
+def _zstd_frames(file: IO[bytes], library: Any) -> Iterator[bytes]:
+    """The content of zstd frames one after another; few bytes are unpacked at a time, the fewer the more they give."""
+    decompressor = library.ZstdDecompressor(max_window_size=_WINDOW)
+    data = file.read(_PIECE)
+    while data:
+        frame = decompressor.decompressobj()
+        start, size = 0, _LEAST_INPUT
+        while not frame.eof:
+            if start >= len(data):
+                data, start = file.read(_PIECE), 0
+                if not data:
+                    raise EOFError(_CUT_OFF)
+            try:
+                piece = frame.decompress(data[start : start + size])
+            except library.ZstdError as error:
+                raise OSError(f"this zstd stream cannot be read: {error}") from None
+            yield piece
+            start += size
+            size = min(2 * size, _MOST_INPUT) if len(piece) < _PIECE else _LEAST_INPUT
+        data = frame.unused_data + data[start:] or file.read(_PIECE)
+
+
+def unpacked(file: IO[bytes], suffix: str, path: str) -> Any:
+    """What a file of this suffix unpacks to, as a file; other files as they are. `path` is for messages."""
+    match suffix:
+        case ".gz":
+            return gzip.GzipFile("", "rb", fileobj=file)
+        case ".bz2":
+            return _Unpacked(_streams(file, bz2.BZ2Decompressor))
+        case ".xz":
+            return _Unpacked(_streams(file, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_WINDOW)))
+        case ".zst":
+            return _Unpacked(_zstd_frames(file, _zstandard(path)))
+    return file
+
+
+def packed(file: IO[bytes], suffix: str, path: str) -> Any:
+    """A file whose content goes compressed into another, which must be closed after it."""
+    match suffix:
+        case ".gz":  # neither a name nor a time: what is written depends on the content alone
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".bz2":
+            return bz2.BZ2File(file, "wb")
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
+        case ".zst":
+            return _zstandard(path).ZstdCompressor().stream_writer(file, closefd=False)
+    return file
+
+
+def split_suffixes(path: StrPath) -> tuple[str, str]:
+    """The suffix that tells the format and the one that tells the compression: ``.conll`` and ``.gz``."""
+    stem, suffix = os.path.splitext(os.fspath(path).lower())
+    if suffix in (".gz", ".bz2", ".xz", ".zst"):
+        return os.path.splitext(stem)[1], suffix
+    return suffix, ""
+
+
+@contextmanager
+def open_input(path: StrPath) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed; standard input for ``-``, which is left open."""
+    if os.fspath(path) == "-":
+        yield sys.stdin.buffer
+        return
+    name = os.fspath(path)
+    try:
+        raw = open(name, "rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as error:
+        raise DataError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    with raw, unpacked(raw, split_suffixes(path)[1], name) as file:
+        yield file
+
+
+def read_block(file: IO[bytes], name: str, size: int) -> bytes:
+    """The next bytes, or an error that names the file where a compressed stream is broken or cut off."""
+    try:
+        return file.read(size)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{name}: {error}") from error
+
+
+def get_codec(encoding: str) -> codecs.CodecInfo:
+    """The codec of that name, which must be one for text and able to work piece by piece."""
+    try:
+        codec = codecs.lookup(encoding)
+    except (LookupError, ValueError, TypeError) as error:
+        raise DataError(f"unknown encoding {encoding!r:.60}") from error
+    decoder, encoder = codec.incrementaldecoder, codec.incrementalencoder
+    try:
+        "".encode(codec.name)  # refuses codecs from text to text and from bytes to bytes
+        # Bytes that do not decode must be marked, which idna and punycode cannot do.
+        marks = decoder is not None and decoder("surrogateescape").decode(b"", final=True) == ""
+    except (LookupError, UnicodeError):
+        marks = False
+    if not marks or encoder is None:
+        raise DataError(f"the encoding {encoding!r} is not one for files of text")
+    return codec
+
+
+def write_text(path: StrPath, texts: Iterable[str], encoding: str) -> None:
+    """Write texts one after another; the file appears under its name only once it is whole."""
+    encoder = get_codec(encoding).incrementalencoder
+    assert encoder is not None
+    encode = encoder().encode
+    with open_output(path) as file:
+        for number, text in enumerate(texts):
+            # Readers take a first U+FEFF for the byte-order mark: where it is text, a mark goes before it.
+            mark = "\ufeff" if number == 0 and text.startswith("\ufeff") else ""
+            file.write(encode(mark + text))
+
+
+@contextmanager
+def open_output(path: StrPath) -> Iterator[IO[bytes]]:
+    """A file to write, compressed by suffix, that appears under its name only once it is whole."""
+    name, suffix = os.fspath(path), split_suffixes(path)[1]
+    if name == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if "\0" in name or os.path.isdir(name):
+        raise DataError(f"{name!r} cannot be written: expected the name of a file")
+    # A pipe or a device is written into: a file must not take its place.
+    is_device = os.path.exists(name) and not os.path.isfile(name)
+    target = nullcontext(Path(name)) if is_device else replacing(name, DataError)
+    try:
+        with target as writable, open(writable, "wb") as raw, packed(raw, suffix, name) as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise DataError(f"{name} cannot be written: {problem.strerror or problem}") from None
+
 
 @dataclass(slots=True)
-class Listed:
-    """Things that were done to the data: how many, and the first ten with their places."""
+class Changes:
+    """What a reader had to change, of one kind: how often, and the first ten with their places."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
-
-    def add(self, what: str) -> None:
-        """One more."""
-        self.count += 1
-        if len(self.first) < _SHOWN:
-            self.first.append(what)
 
 
 @dataclass(slots=True)
@@ -76,28 +268,36 @@ class ReadReport:
     """Sentences left out for an error, with ``on_error="skip"``."""
     errors: list[CorpusError] = field(default_factory=list)
     """The first hundred of their errors, with the beginnings of their texts."""
-    changed: dict[str, Listed] = field(default_factory=dict)
+    changed: dict[str, Changes] = field(default_factory=dict)
     """What a reader had to change, by kind: tokens split at the edges of spans, say."""
 
     def change(self, kind: str, what: str) -> None:
         """Note one change."""
-        self.changed.setdefault(kind, Listed()).add(what)
+        changes = self.changed.setdefault(kind, Changes())
+        changes.count += 1
+        if changes.count <= _SHOWN:
+            changes.first.append(what)
 
     def notes(self) -> list[str]:
         """What was left out or changed, for people: one line per kind, below it the first ten changes."""
         notes = [f"left out {kind}: {count:,}" for kind, count in self.left_out.items()]
         if self.skipped:
             notes.append(f"{self.skipped:,} skipped, the first: {self.errors[0]}")
-        for kind, listed in self.changed.items():
-            more = [f"  and {listed.count - _SHOWN:,} more"] if listed.count > _SHOWN else []
-            notes += [f"{kind}: {listed.count:,}", *(f"  {what}" for what in listed.first), *more]
+        for kind, changes in self.changed.items():
+            more = [f"  and {changes.count - _SHOWN:,} more"] if changes.count > _SHOWN else []
+            notes += [f"{kind}: {changes.count:,}", *(f"  {what}" for what in changes.first), *more]
         return notes
 
 
 class Source:
-    """One file being read, once: its decoded blocks, and the place where its errors are raised or counted."""
+    """One file being read, once: its decoded blocks, and the place where its errors are raised or counted.
 
-    def __init__(self, path: StrPath, *, encoding: str = "utf-8", on_error: OnError = "raise") -> None:
+    With `keep_broken`, what cannot be used is kept until `relayed` hands it on.
+    """
+
+    def __init__(
+        self, path: StrPath, *, encoding: str = "utf-8", on_error: OnError = "raise", keep_broken: bool = False
+    ) -> None:
         if on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         self.path = path
@@ -108,6 +308,8 @@ class Source:
         self._encoding = encoding
         self._cut_lines: set[int] = set()
         self._advice: str | None = None
+        self._broken: list[CorpusError] | None = [] if keep_broken else None
+        self._broken_size = 0
         self.data: bytes | None = None
         """All bytes of a spaCy DocBin, which has no text to be read."""
         texts = self._read_text()
@@ -128,11 +330,29 @@ class Source:
 
     def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
         """Raise the error, or with ``on_error="skip"`` count it and return; `whole` is what goes with the line."""
+        error = CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
         if self.on_error == "raise":
-            raise CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
+            raise error
         self.report.skipped += 1
         if len(self.report.errors) < _KEPT_ERRORS:
             self.report.errors.append(CorpusError(problem, path=self.name, line=line, text=text[:_KEPT_TEXT]))
+        if self._broken is not None:
+            self._broken.append(error)
+            self._broken_size += len(error.whole) + _SIZE_OF_ERROR
+            if self._broken_size > LONGEST:
+                count = len(self._broken)
+                raise DataError(f"{count:,} pieces in a row cannot be read: is it another format? The last: {error}")
+
+    def relayed(self, items: Iterable[T]) -> Iterator[T | CorpusError]:
+        """The items read from this file, with an error for each broken piece between them, in order."""
+        for item in items:
+            yield from self._take_broken()
+            yield item
+        yield from self._take_broken()
+
+    def _take_broken(self) -> list[CorpusError]:
+        broken, self._broken, self._broken_size = self._broken or [], [], 0
+        return broken
 
     def texts(self) -> Iterator[str]:
         """The text in pieces that end anywhere; for a file that is not made of lines."""
@@ -153,9 +373,13 @@ class Source:
         held: list[str] = []  # lines from `number` on, since the last blank one, of together `size` characters
         unusable = lost = False  # lost: they belong to a sentence that is given up
         for _, block, bad in self._blocks:
-            text = _without_blanks(block)
+            # Lines of nothing but spaces and tabs become empty; looked for only where a line starts with one.
+            spaced = block[:1] in (" ", "\t") or "\n\t" in block or "\n " in block
+            text = _BLANK_LINE.sub("", block) if spaced else block
             unusable |= bad
-            end = _after_last_gap(text, bool(held))
+            end = text.rfind("\n\n") + 2  # behind the last blank line; the first line may be one, behind others
+            if end == 1:
+                end = 1 if held and text.startswith("\n") else 0
             if end:
                 whole = "".join([*held, text[:end]]).removesuffix("\n\n")
                 number = yield from self._split(number, whole, unusable, lost)
@@ -234,9 +458,14 @@ class Source:
         pending: list[str] = []  # the beginning of a line, of `size` characters
         dropping = 0  # characters left to drop of a line that is too long: its beginning was passed on at once
         for text in self._texts:
+            if dropping and "\n" not in text:
+                dropping -= len(text)
+                if dropping <= 0:  # a device may not end
+                    problem = f"expected a line that ends, found more than {_MOST_DROPPED * LONGEST:,} characters"
+                    raise DataError(f"{self.name}:{line - 1}: {problem}")
+                continue
             if dropping:
-                dropping = self._drop(text, line - 1, dropping)
-                text = "" if dropping else text.partition("\n")[2]
+                dropping, text = 0, text.partition("\n")[2]
             lines, newline, rest = text.rpartition("\n")
             if newline:
                 block = "".join([*pending, lines, newline])
@@ -252,15 +481,6 @@ class Source:
         block = "".join(pending)
         if block:
             yield line, block, has_surrogates(block)
-
-    def _drop(self, text: str, line: int, left: int) -> int:
-        """How much more of a line may be dropped after this text, 0 once the line has ended; a device may not end."""
-        if "\n" in text:
-            return 0
-        if len(text) >= left:
-            problem = f"expected a line that ends, found more than {_MOST_DROPPED * LONGEST:,} characters"
-            raise DataError(f"{self.name}:{line}: {problem}")
-        return left - len(text)
 
     def _read_text(self) -> Iterator[str]:
         r"""Decoded text without its byte-order mark, with ``\n`` as line ends; what does not decode is a surrogate."""
@@ -309,52 +529,6 @@ def has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _without_blanks(text: str) -> str:
-    """Lines of nothing but spaces and tabs made empty; looked for only where a line starts with one."""
-    if text[:1] in (" ", "\t") or "\n\t" in text or "\n " in text:
-        return _BLANK_LINE.sub("", text)
-    return text
-
-
-def _after_last_gap(text: str, follows: bool) -> int:
-    """Where the last blank line ends, 0 without one; the first line counts if it follows others."""
-    end = text.rfind("\n\n")
-    if end >= 0:
-        return end + 2
-    return 1 if follows and text.startswith("\n") else 0
-
-
-class RelayingSource(Source):
-    """A file whose broken lines are kept for whoever wants to pass them on, in their order."""
-
-    def __init__(self, path: str, *, encoding: str = "utf-8", on_error: OnError = "raise") -> None:
-        self._broken: list[CorpusError] = []
-        self._size = 0
-        super().__init__(path, encoding=encoding, on_error=on_error)
-
-    def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
-        """Raise, or keep the error with the whole of what cannot be used, as long as not too much is kept."""
-        super().fail(problem, line, text, whole)
-        error = CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
-        self._broken.append(error)
-        self._size += len(error.whole) + _SIZE_OF_ERROR
-        if self._size > LONGEST:
-            count = len(self._broken)
-            raise DataError(f"{count:,} pieces in a row cannot be read: is it another format? The last: {error}")
-
-    def relayed(self, items: Iterable[T]) -> Iterator[T | CorpusError]:
-        """What is read from this file, with what is broken between it, in order."""
-        for item in items:
-            yield from self._take_broken()
-            yield item
-        yield from self._take_broken()
-
-    def _take_broken(self) -> list[CorpusError]:
-        """What was kept since the last time."""
-        broken, self._broken, self._size = self._broken, [], 0
-        return broken
 
 
 class LineError(Exception):

@@ -26,8 +26,13 @@ def read(source: Source, *, tags: str = "ent") -> Iterator[Sentence]:
     if source.data is None:
         raise DataError(f"{source.name}: expected a spaCy DocBin, found something else")
     for number, document in enumerate(_documents(source.data, source.name), 1):
-        for sentence in sentences_of(document):
-            yield from _sentence(sentence, number, tags, source)
+        for span in sentences_of(document):
+            sentence = tagged_sentence(span, tags)
+            blank = len(span) - (0 if sentence is None else len(sentence))
+            if blank:
+                source.report.ignored["tokens of white space"] += blank
+            if sentence is not None:
+                yield replace(sentence, path=source.name, lines=(number,))
 
 
 def write(sentences: Iterable[Sentence]) -> NoReturn:
@@ -42,8 +47,7 @@ def _documents(data: bytes, name: str) -> Iterator[Any]:
     except ImportError as error:
         raise DataError(f"{name}: .spacy files need spaCy: pip install spacy") from error
     try:
-        found = DocBin().from_bytes(data)
-        yield from found.get_docs(Vocab())
+        yield from DocBin().from_bytes(data).get_docs(Vocab())
     except Exception as error:  # whatever spaCy makes of a damaged file
         raise DataError(f"{name}: spaCy cannot read it: {type(error).__name__}: {error}") from error
 
@@ -51,15 +55,6 @@ def _documents(data: bytes, name: str) -> Iterator[Any]:
 def sentences_of(document: Any) -> Iterable[Any]:
     """The sentences of a document; the document itself if spaCy does not know them."""
     return document.sents if document.has_annotation("SENT_START") else [document]
-
-
-def _sentence(span: Any, number: int, tags: str, source: Source) -> Iterator[Sentence]:
-    """The tokens of a sentence that are not white space; nothing if there are none."""
-    found = tagged_sentence(span, tags)
-    source.report.ignored["tokens of white space"] += len(span) - (0 if found is None else len(found))
-    source.report.ignored += type(source.report.ignored)()  # drops what is zero
-    if found is not None:
-        yield replace(found, path=source.name, lines=(number,))
 
 
 def tagged_sentence(span: Any, tags: str) -> Sentence | None:
@@ -73,11 +68,10 @@ def tagged_sentence(span: Any, tags: str) -> Sentence | None:
 def sentence_of(tokens: Sequence[Any], text: str, *, leaving: str = "ent") -> Sentence:
     """Tokens of a document with this text; what spaCy knows of each is a column, `leaving` out one of them."""
     begin, last = tokens[0].idx, tokens[-1]
-    own = text[begin : last.idx + len(last.text)]
     words = [token.text for token in tokens]
     offsets = [(token.idx - begin, token.idx - begin + len(token.text)) for token in tokens]
     columns = {name: values for name in _COLUMNS if name != leaving and (values := _values(tokens, name))}
-    return Sentence(words, None, own, offsets, columns)
+    return Sentence(words, None, text[begin : last.idx + len(last.text)], offsets, columns)
 
 
 def _tags(tokens: Sequence[Any], tags: str) -> list[str] | None:
@@ -88,8 +82,7 @@ def _tags(tokens: Sequence[Any], tags: str) -> list[str] | None:
     result: list[str] = []
     for before, token in itertools.pairwise([None, *tokens]):
         goes_on = token.ent_iob_ == "I" and before is not None and before.ent_type_ == token.ent_type_
-        begins = "O" if token.ent_iob_ == "O" else f"{'I' if goes_on else 'B'}-{token.ent_type_}"
-        result.append(begins)
+        result.append("O" if token.ent_iob_ == "O" else f"{'I' if goes_on else 'B'}-{token.ent_type_}")
     return result
 
 

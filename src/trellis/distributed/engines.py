@@ -18,22 +18,23 @@ import threading
 import types
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from trellis.chain import get_num_threads, set_num_threads
-from trellis.distributed.bulk import BulkTagger
-from trellis.distributed.shard import Done, Shard, ShardJob, Tell
-from trellis.distributed.tables import NameTaken
+from trellis.distributed.bulk import BulkTagger, NameTaken
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.optional import needed
 
-Result = Done | str
-"""The mark of a shard, or why it could not be tagged."""
+if TYPE_CHECKING:
+    from trellis.distributed.folder import Done, Shard, ShardJob
+
+Tell = Callable[[int, int], None]
+"""Called with how many more rows and tokens are done."""
 
 
 class SettingsRefused(str):
@@ -76,7 +77,7 @@ def _expect(given: Any, method: str, kind: str) -> None:
         raise DataError(f"expected {kind}, found {found}; a table in memory goes to the tagger itself")
 
 
-def attempt(job: ShardJob, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Result:
+def attempt(job: ShardJob, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Done | str:
     """Tag one shard in this process, which has one core for it; what is wrong with the shard is told, not raised."""
     set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch, which a neural model loads
@@ -108,7 +109,7 @@ class Engine(ABC):
     workers: int
 
     @abstractmethod
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
         """Tag one shard, in the thread of the caller; several threads may ask at a time."""
 
     @abstractmethod
@@ -142,7 +143,7 @@ class LocalEngine(Engine):
             self._started.append(worker)
         self._idle.put(worker)
 
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
         """Tag one shard in a process that has nothing to do; one that dies is replaced."""
         worker = self._idle.get()
         try:
@@ -181,7 +182,7 @@ class _LocalWorker:
         progress.close()  # the process has it now: when that ends, so does the pipe
         (self._process,) = set(multiprocessing.active_children()) - before
 
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
         """Have a shard tagged; an error of the pipe or the pool says that the process ended."""
         # As bytes, so that what cannot be unpickled there is an answer and not the end of the process.
         future = self._pool.submit(_work, pickle.dumps((job, shard)))
@@ -238,7 +239,7 @@ def _begin_worker(progress: Connection) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _work(pickled: bytes) -> Result:
+def _work(pickled: bytes) -> Done | str:
     """Tag a shard in a worker process; None on the pipe says that the result follows."""
     try:
         job, shard = pickle.loads(pickled)
@@ -263,15 +264,15 @@ class RayEngine(Engine):
         self.workers = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._task = self._ray.remote(num_cpus=1, max_retries=0)(attempt)
 
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
         """Tag one shard in a task."""
         try:
-            result: Result = self._ray.get(self._task.remote(job, shard))
+            result: Done | str = self._ray.get(self._task.remote(job, shard))
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
             raise WorkerLost(f"Ray lost the worker: {_first_line(error)}") from None
-        if isinstance(result, Done):
+        if not isinstance(result, str):
             tell(result.rows, result.tokens)
         return result
 
@@ -301,14 +302,14 @@ class SparkEngine(Engine):
             self._session.sparkContext.setLogLevel("OFF")
         self.workers = workers or self._session.sparkContext.defaultParallelism
 
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
         """Tag one shard in a job with one task."""
         context = self._session.sparkContext
         try:
-            result: Result = context.parallelize([shard], 1).map(lambda one: attempt(job, one)).collect()[0]
+            result: Done | str = context.parallelize([shard], 1).map(lambda one: attempt(job, one)).collect()[0]
         except Exception as error:  # Py4J's, which is there only with Spark
             raise WorkerLost(f"Spark lost the worker: {_first_line(error)}") from None
-        if isinstance(result, Done):
+        if not isinstance(result, str):
             tell(result.rows, result.tokens)
         return result
 

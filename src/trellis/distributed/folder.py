@@ -1,52 +1,82 @@
-"""Folders of shards, tagged: which files they are, which are left to do, and what came of the run.
+"""Folders of shards, tagged: which files they are, how one is tagged, and what came of the run.
 
-    OUT/_trellis/job.json       what the run is: the model's fingerprint and every setting that the output depends on
-    OUT/_trellis/SHA256SUMS     checksums of all outputs, for ``sha256sum -c``, once all are done
-    OUT/_trellis/.lock          who is writing there, while someone is
+    OUT/NAME.parquet                 a tagged shard
+    OUT/_trellis/bad/NAME.jsonl      its bad records, if it has any: file, line or row, reason, record
+    OUT/_trellis/done/NAME.json      its mark, written last: checksums, counts, and what it was made with
+    OUT/_trellis/job.json            the model's fingerprint and every setting that the output depends on
+    OUT/_trellis/SHA256SUMS          checksums of all outputs, for ``sha256sum -c``, once all are done
+    OUT/_trellis/.lock               who is writing there, while someone is
 
-The files of each shard are in shard.py.
+Each file appears once it is whole, so whatever is killed, a shard is done or it is not. Workers run `ShardJob.run`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, Self
+
+import numpy as np
 
 import trellis
 from trellis import files
-from trellis.corpus import find_files, format_of_path, split_suffixes
-from trellis.corpus.tables import parquet
-from trellis.distributed.bulk import BulkTagger, file_digest
-from trellis.distributed.engines import Engine, Result, SettingsRefused, WorkerLost, check_engine, open_engine
-from trellis.distributed.shard import (
-    JSONL,
-    META,
-    OUTPUT_FORMATS,
-    PARQUET,
-    SHARD_FORMATS,
-    TEXT,
-    TOKENS,
-    Done,
-    Shard,
-    ShardJob,
-    ShardReader,
+from trellis.corpus import (
+    FORMATS,
+    Source,
+    Stream,
+    dumps,
+    find_files,
+    format_of_path,
+    get_format,
+    records,
+    split_suffixes,
 )
-from trellis.errors import ConfigError, DataError, ModelError
-from trellis.training.lock import locked
+from trellis.corpus.rows import arrow, opened_parquet, parquet, parquet_chunks
+from trellis.distributed.bulk import (
+    BulkTagger,
+    Item,
+    NameTaken,
+    RowAnswers,
+    arrow_type,
+    checked_sentence,
+    checked_text,
+    column_names,
+    file_digest,
+    numbers,
+    strings,
+)
+from trellis.distributed.engines import Engine, SettingsRefused, Tell, WorkerLost, check_engine, open_engine
+from trellis.errors import ConfigError, CorpusError, DataError, ModelError, TrellisError, shown
+from trellis.text import Sentence, splitter
+from trellis.training.checkpoint import locked
 from trellis.untrusted import read_json
 
+META = "_trellis"
+PARQUET, TEXT, TOKENS, JSONL = "parquet", "text", "tokens", "jsonl"
+# Of the formats of corpora, those whose files are read piece by piece; texts with spans are JSON Lines like others.
+SHARD_FORMATS = (PARQUET, JSONL, TEXT, TOKENS, *(name for name in FORMATS if name in ("conll", "conllu", "wordtag")))
+OUTPUT_FORMATS = (PARQUET, JSONL)
 _SUFFIXES = {".parquet": PARQUET, ".txt": TEXT, ".text": TEXT, ".seg": TEXT}
+_OPTION = "--{0} (in Python {0}=)"
 _ATTEMPTS = 3
 """How often a shard is tried whose worker dies: another process may have taken the memory."""
+_HELD = 1 << 20
+"""Characters of bad records that are held in memory; more of them lie on the disk meanwhile."""
+_CHUNK_ROWS = 4096
+_CHUNK_CHARACTERS = 1 << 20
+_ROW_GROUP = 1 << 26
+"""Bytes of tables that are written as one row group."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +187,7 @@ def tag_folder(
         "trellis": trellis.__version__,
     }
     fingerprint = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    reader = ShardReader(form, text, tokens, encoding, options)
-    job = ShardJob(tagger, reader, to, os.path.abspath(out), fingerprint, strict)
+    job = ShardJob(tagger, form, to, os.path.abspath(out), fingerprint, strict, encoding, options)
     with _output_folder(Path(out), settings, resume) as is_resumed:
         run = ShardRun(job, shards, is_resumed, progress)
         if run.left:
@@ -313,7 +342,7 @@ class ShardRun:
         """Tag what is left, as many shards at a time as there are workers, large ones first."""
         waiting = sorted(self.left, key=lambda shard: -shard.size)
         with ThreadPoolExecutor(engine.workers) as pool:
-            under_way: dict[Future[Result], Shard] = {}
+            under_way: dict[Future[Done | str], Shard] = {}
             try:
                 while waiting or under_way:
                     while waiting and len(under_way) < engine.workers:
@@ -326,7 +355,7 @@ class ShardRun:
                 engine.close()  # so that the threads come to their ends
                 raise
 
-    def _try(self, engine: Engine, shard: Shard) -> Result:
+    def _try(self, engine: Engine, shard: Shard) -> Done | str:
         lost = ""
         for _ in range(_ATTEMPTS):
             try:
@@ -342,7 +371,7 @@ class ShardRun:
             self._rows, self._tokens = self._rows + rows, self._tokens + tokens
             self._show()
 
-    def _take(self, shard: Shard, result: Result) -> None:
+    def _take(self, shard: Shard, result: Done | str) -> None:
         if isinstance(result, Done):
             self._marks[shard.name] = result
             self._done_tokens, self._bytes = self._done_tokens + result.tokens, self._bytes + shard.size
@@ -366,3 +395,350 @@ class ShardRun:
             files.write_text(Path(self._job.out, META, "SHA256SUMS"), sums)
         rows, tokens, bad = (sum(getattr(mark, name) for mark in marks) for name in ("rows", "tokens", "bad"))
         return FolderReport(len(self._shards), self._before, rows, tokens, bad, self._failed)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file to be tagged."""
+
+    path: str
+    name: str
+    """Of the output, without its suffix: the path within its folder."""
+    size: int
+    """In bytes, as it lies on the disk."""
+    time: int
+    """When it was last changed, in nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One text or sentence of a shard."""
+
+    line: int
+    item: Item | TrellisError
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What else is to be kept: the fields of a JSON record, the further columns of a sentence."""
+    raw: str = ""
+    """As it stands in the file, for the list of bad records."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The mark of a shard."""
+
+    settings: str
+    """The fingerprint of everything that the output depends on, the model among it."""
+    model: str
+    source: str
+    source_bytes: int
+    source_time: int
+    source_sha256: str
+    output: str
+    output_bytes: int
+    output_sha256: str
+    rows: int
+    tokens: int
+    bad: int
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """How every shard of a run is read, tagged and written; it is pickled to the workers."""
+
+    tagger: BulkTagger
+    source: str
+    """The format of the shards."""
+    to: str
+    out: str
+    settings: str
+    strict: bool = False
+    """Whether a bad record is an error."""
+    encoding: str = "utf-8"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the reader of the format, such as the column of the tokens."""
+
+    def path_of(self, kind: str, shard: Shard) -> Path:
+        """Where a file of a shard goes: "output", "bad" or "done"."""
+        if kind == "output":
+            return Path(self.out, f"{shard.name}.{self.to}")
+        return Path(self.out, META, kind, f"{shard.name}.{'json' if kind == 'done' else 'jsonl'}")
+
+    def run(self, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Done:
+        """Tag a shard and mark it."""
+        digest = file_digest(shard.path)
+        paths = {kind: self.path_of(kind, shard) for kind in ("output", "bad", "done")}
+        for path in paths.values():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with SpooledTemporaryFile(_HELD, "w+", encoding="utf-8", newline="\n") as bad:
+            with files.replacing(paths["output"]) as partial:
+                tagging = _ShardTagging(self, shard, tell, bad)
+                if self.source == PARQUET:
+                    tagging.tag_table(partial)
+                else:
+                    tagging.tag_records(partial)
+                size, checksum = partial.stat().st_size, file_digest(partial)
+            if tagging.bad:
+                bad.seek(0)
+                with (
+                    files.replacing(paths["bad"]) as partial,
+                    open(partial, "w", encoding="utf-8", newline="\n") as file,
+                ):
+                    shutil.copyfileobj(bad, file)
+            else:
+                paths["bad"].unlink(missing_ok=True)  # of an earlier run
+        done = Done(
+            settings=self.settings,
+            model=self.tagger.fingerprint,
+            source=shard.path,
+            source_bytes=shard.size,
+            source_time=shard.time,
+            source_sha256=digest,
+            output=paths["output"].relative_to(self.out).as_posix(),
+            output_bytes=size,
+            output_sha256=checksum,
+            rows=tagging.rows,
+            tokens=tagging.tokens,
+            bad=tagging.bad,
+        )
+        files.write_text(paths["done"], json.dumps(asdict(done), indent=2) + "\n")
+        return done
+
+
+class _ShardTagging:
+    """A shard being tagged: what is written, its counts, and its bad records."""
+
+    def __init__(self, job: ShardJob, shard: Shard, tell: Tell, bad: IO[str]) -> None:
+        self._job, self._shard, self._tell, self._bad = job, shard, tell, bad
+        self._tagger, self._prefix = job.tagger, job.tagger.prefix
+        self.rows = self.tokens = self.bad = 0
+
+    def tag_table(self, path: Path) -> None:
+        """Write the tagged rows of a Parquet file."""
+        with opened_parquet(self._shard.path) as source:
+            schema = self._tagger.schema(source.schema_arrow, _OPTION)
+            with self._open_output(path, schema) as file:
+                first = 1
+                for batch in parquet_chunks(source, self._shard.path):
+                    answers, names = self._tagger.ask(batch)
+                    refused = {row: _json_line(_row_of(batch, row)).rstrip("\n") for row in answers.refused}
+                    self._count(answers, "row", {row: (first + row, raw) for row, raw in refused.items()})
+                    first += len(batch)
+                    if answers.refused:
+                        good = [row for row in range(answers.count) if row not in answers.refused]
+                        batch = batch.take(numbers(np.array(good, np.int64)))
+                    table = arrow().Table.from_batches([batch])
+                    file.write(answers.without_refused().added_to(table, names, self._prefix, errors=False))
+
+    def tag_records(self, path: Path) -> None:
+        """Write the tagged records of a file that is not Parquet: its lines, JSON objects or sentences."""
+        names = column_names(self._tagger.wanted, with_tokens=True)
+        schema = self._schema(names) if self._job.to == PARQUET else None
+        with self._open_output(path, schema) as file:
+            for number, chunk in enumerate(self._chunks()):
+                if schema is None:  # in Parquet, the fields have a column of their own
+                    chunk = self._check_names(chunk, names, is_first=number == 0)
+                answers = self._tagger.answer([record.item for record in chunk])
+                self._count(answers, "line", {row: (chunk[row].line, chunk[row].raw) for row in answers.refused})
+                good = [record for row, record in enumerate(chunk) if row not in answers.refused]
+                answers = answers.without_refused()
+                if schema is None:
+                    file.write(self._json_rows(good, answers, names))
+                else:
+                    columns = [*self._given_columns(good), *(answers.arrow(name) for name in names)]
+                    file.write(arrow().table(columns, schema=schema))
+
+    def _open_output(self, path: Path, schema: Any) -> _ParquetRows | _JSONRows:
+        return _ParquetRows(path, schema) if self._job.to == PARQUET else _JSONRows(path)
+
+    def _chunks(self) -> Iterator[list[Record]]:
+        """The records of the file, in lists that are bounded by their records and characters."""
+        source = Source(self._shard.path, encoding=self._job.encoding, on_error="skip", keep_broken=True)
+        chunk: list[Record] = []
+        size = 0
+        for found in source.relayed(self._records(source)):
+            if isinstance(found, CorpusError):
+                record = Record(found.line, DataError(found.problem), raw=found.whole)
+            else:
+                record = found
+            chunk.append(record)
+            size += len(record.raw)
+            if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_CHARACTERS:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
+
+    def _records(self, source: Source) -> Iterator[Record]:
+        if self._job.source == JSONL:
+            return (self._json_record(number, raw, value) for number, raw, value in records(source))
+        if self._job.source == TEXT:
+            return (Record(number, line, raw=line) for number, line in source.lines())
+        if self._job.source == TOKENS:
+            split = splitter("whitespace").split
+            return (Record(number, Sentence(split(line)), raw=line) for number, line in source.lines())
+        sentences = Stream.of(get_format(self._job.source), source, dict(self._job.options))
+        return (
+            Record(one.line_of(0) or 0, one.with_tags(None), one.columns, " ".join(one.tokens)) for one in sentences
+        )
+
+    def _json_record(self, line: int, raw: str, value: Any) -> Record:
+        text, tokens = self._tagger.text, self._tagger.tokens
+        if not isinstance(value, dict):
+            return Record(line, DataError(f"expected a JSON object, found {shown(value)}"), raw=raw)
+        if text is None and (tokens is not None or "tokens" in value):
+            return Record(line, checked_sentence(value, tokens or "tokens"), value, raw)
+        name = text or "text"
+        if name not in value:
+            problem = f"expected a field {name!r}, found {', '.join(map(shown, islice(value, 10))) or 'none'}"
+            return Record(line, DataError(problem), raw=raw)
+        return Record(line, checked_text(value[name], name), value, raw)
+
+    def _count(self, answers: RowAnswers, unit: str, refused: dict[int, tuple[int, str]]) -> None:
+        """Count what was done and list the rows that are refused, which come with their numbers and contents."""
+        for row, reason in sorted(answers.refused.items()):
+            number, raw = refused[row]
+            if self._job.strict:
+                raise DataError(f"{self._shard.path}:{number}: {reason}")
+            record = {"record": raw} if raw else {}
+            self._bad.write(dumps({"file": self._shard.path, unit: number, "reason": reason, **record}))
+            self.bad += 1
+        rows = answers.count - len(answers.refused)
+        tokens = sum(len(block.tokens) for block in answers.blocks)
+        self.rows, self.tokens = self.rows + rows, self.tokens + tokens
+        self._tell(rows, tokens)
+
+    def _check_names(self, chunk: list[Record], names: list[str], *, is_first: bool) -> list[Record]:
+        """Records of which a field would be replaced by an answer are bad; so are the settings if a shard begins so."""
+        added = {self._prefix + name for name in names}
+        tokens = self._tagger.tokens or "tokens"  # of a sentence, these are the answer themselves
+        checked = []
+        for record in chunk:
+            hidden = added - {tokens} if isinstance(record.item, Sentence) else added
+            taken = next((name for name in record.fields if name in hidden), None)
+            if taken is not None and not isinstance(record.item, TrellisError):
+                problem = f"the record has a field {taken!r} already: give {_OPTION.format('prefix')} for the names"
+                record = replace(record, item=NameTaken(f"{problem} of new fields"))
+            checked.append(record)
+        refused = next((record for record in checked if isinstance(record.item, NameTaken)), None)
+        if is_first and refused is not None and all(isinstance(record.item, TrellisError) for record in checked):
+            raise NameTaken(f"{self._shard.path}:{refused.line}: {refused.item}")
+        return checked
+
+    def _json_rows(self, good: list[Record], answers: RowAnswers, names: list[str]) -> list[dict[str, Any]]:
+        added = {self._prefix + name: answers.lists(name) for name in names}
+        rows = []
+        for record, values in zip(good, zip(*added.values(), strict=True), strict=True):
+            if self._job.source == JSONL:
+                given = dict(record.fields)
+            else:
+                text = {"text": record.item} if isinstance(record.item, str) else {}
+                given = {"line": record.line, **text, **record.fields}
+            rows.append(given | dict(zip(added, values, strict=True)))
+        return rows
+
+    def _given_columns(self, good: list[Record]) -> list[Any]:
+        """The columns before the answers: the line, the text, and as JSON the fields that have no column."""
+        items = [record.item for record in good]
+        texts = [item if isinstance(item, str) else getattr(item, "text", None) for item in items]
+        columns = [numbers(np.array([record.line for record in good], np.int64)), strings(texts)]
+        if self._job.source != TEXT:
+            known = self._tagger.text or "text", self._tagger.tokens or "tokens"
+            rest = [{name: value for name, value in one.fields.items() if name not in known} for one in good]
+            columns.append(strings([dumps(fields).rstrip("\n") if fields else None for fields in rest]))
+        return columns
+
+    def _schema(self, names: list[str]) -> Any:
+        pa = arrow()
+        given = [("line", pa.int64()), ("text", pa.string())]
+        if self._job.source != TEXT:
+            given.append(("fields", pa.string()))
+        scored = self._tagger.scored
+        return pa.schema([*given, *((self._prefix + name, arrow_type(name, scored=scored)) for name in names)])
+
+
+class _ParquetRows:
+    """A Parquet file that grows by tables; how they were cut does not show in the file.
+
+    They are held back until they are worth a row group, so that the bytes of the file depend on its rows alone.
+    """
+
+    def __init__(self, path: Path, schema: Any) -> None:
+        self._sink = arrow().OSFile(os.fsencode(path), "wb")  # a name may be of any bytes
+        self._file = parquet().ParquetWriter(self._sink, schema, compression="zstd")
+        self._schema, self._held, self._size = schema, list[Any](), 0
+
+    def write(self, rows: Any) -> None:
+        """Add rows of a table."""
+        if not len(rows):  # Parquet has no empty row groups
+            return
+        self._held.append(rows if rows.schema.equals(self._schema) else rows.cast(self._schema))
+        self._size += rows.nbytes
+        if self._size >= _ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._held:
+            whole = arrow().concat_tables(self._held).combine_chunks()
+            self._file.write_table(whole, row_group_size=len(whole))
+        self._held, self._size = [], 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._flush()
+        self._file.close()
+        self._sink.close()
+
+
+class _JSONRows:
+    """A file of JSON Lines that grows by tables, or by dicts."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed at the exit
+
+    def write(self, rows: Any) -> None:
+        """Add one line per row."""
+        self._file.writelines(_json_line(record) for record in (rows if isinstance(rows, list) else rows.to_pylist()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._file.close()
+
+
+def _json_line(record: Mapping[str, Any]) -> str:
+    """A record as a line of JSON; what JSON has no word for (dates, bytes, NaN) is written as text."""
+    try:
+        json.dumps(record, allow_nan=False)
+    except (TypeError, ValueError):
+        return dumps({name: _as_json(value) for name, value in record.items()})
+    return dumps(record)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _as_json(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _row_of(batch: Any, row: int) -> dict[str, Any]:
+    """A row of a record batch; what Python has no value for (nanoseconds, broken UTF-8) is a text."""
+    values: dict[str, Any] = {}
+    for name in batch.schema.names:
+        value = batch.column(name)[row]
+        try:
+            values[name] = value.as_py()
+        except (ValueError, OverflowError):
+            if hasattr(value, "as_buffer"):  # a string
+                values[name] = value.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+            else:
+                values[name] = " ".join(batch.column(name).slice(row, 1).to_string().split()).strip("[] ")
+    return values

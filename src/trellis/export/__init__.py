@@ -8,7 +8,6 @@ The answers are those of the tagger: the best labels, the exact probability of e
 probability of the best path. docs/guides/onnx.md has the details.
 """
 
-from trellis.export.onnx import feeds, to_onnx
-from trellis.export.web import to_web
+from trellis.export.onnx import feeds, to_onnx, to_web
 
 __all__ = ["feeds", "to_onnx", "to_web"]

@@ -51,19 +51,19 @@ class Alignment:
 
     def exact(self, graph: Graph) -> str:
         """The emissions in double precision."""
-        return str(graph.add("Cast", self.emissions, to=DOUBLE))
+        return graph.add("Cast", self.emissions, to=DOUBLE)
 
     def for_each(self, graph: Graph, column: AnyArray) -> str:
         """A column of double precision for each sequence, ``(len(column), B)``."""
         shape = graph.add("Concat", graph.constant([len(column)]), self.batch, axis=0)
-        return str(graph.add("Expand", graph.constant(column[:, None]), shape))
+        return graph.add("Expand", graph.constant(column[:, None]), shape)
 
     def back(self, graph: Graph, values: str, fill: np.int64 | float) -> str:
         """What there is at each place ``(T, B, ...)`` in the order of the input; this where there is no token."""
         rest = graph.add("Shape", values, start=2)
         flat = graph.add("Reshape", values, graph.add("Concat", graph.constant([-1]), rest, axis=0))
         last = graph.add("Expand", graph.constant(fill), graph.add("Concat", graph.constant([1]), rest, axis=0))
-        return str(graph.add("Gather", graph.add("Concat", flat, last, axis=0), self.rows, axis=0))
+        return graph.add("Gather", graph.add("Concat", flat, last, axis=0), self.rows, axis=0)
 
 
 def aligned(graph: Graph, emissions: str, mask: str, num_states: int) -> Alignment:
@@ -86,7 +86,7 @@ def aligned(graph: Graph, emissions: str, mask: str, num_states: int) -> Alignme
 def _rows(graph: Graph, after: str, sequences: str, batch: str, length: str) -> str:
     """The row of a token by how many come after it: the last of each sequence is at T - 1."""
     step = graph.add("Sub", graph.add("Sub", length, graph.constant([1])), after)
-    return str(graph.add("Add", graph.add("Mul", step, batch), graph.at(_numbers(graph, sequences), 1)))
+    return graph.add("Add", graph.add("Mul", step, batch), graph.at(_numbers(graph, sequences), 1))
 
 
 def _sources(graph: Graph, rows: str, inputs: str, places: str) -> str:
@@ -94,13 +94,13 @@ def _sources(graph: Graph, rows: str, inputs: str, places: str) -> str:
     nowhere = graph.add("Expand", inputs, graph.add("Add", places, graph.constant([1])))
     target = graph.add("Reshape", rows, graph.constant([-1]))
     found = graph.add("ScatterElements", nowhere, target, _numbers(graph, inputs), axis=0)
-    return str(graph.add("Slice", found, graph.constant([0]), places))
+    return graph.add("Slice", found, graph.constant([0]), places)
 
 
 def _numbers(graph: Graph, count: str) -> str:
     """0 up to the only number of an array, without it."""
     end = graph.add("Squeeze", count, graph.constant([0]))
-    return str(graph.add("Range", graph.constant(np.int64(0)), end, graph.constant(np.int64(1))))
+    return graph.add("Range", graph.constant(np.int64(0)), end, graph.constant(np.int64(1)))
 
 
 def _with_a_row_for_no_token(graph: Graph, emissions: str, num_states: int) -> str:
@@ -108,7 +108,7 @@ def _with_a_row_for_no_token(graph: Graph, emissions: str, num_states: int) -> s
     flat = graph.add("Reshape", emissions, graph.constant([-1, num_states]))
     wide = graph.add("Pad", flat, graph.constant([0, 0, 0, 1]), graph.constant(-np.inf))
     last = np.append(np.full(num_states, -np.inf), 0).astype(np.float32)
-    return str(graph.add("Concat", wide, graph.constant(last[None]), axis=0))
+    return graph.add("Concat", wide, graph.constant(last[None]), axis=0)
 
 
 RANGE = 690.0
@@ -157,8 +157,8 @@ def marginals_and_partition(
         name: _branch(prefix, find, chain, places)
         for name, prefix, find in (("then_branch", "scaled_", _scaled), ("else_branch", "log_", _in_log_space))
     }
-    marginals, partition = graph.add("If", fine, outputs=2, **branches)
-    return str(marginals), str(partition)
+    marginals, partition = graph.add_several("If", 2, fine, **branches)
+    return marginals, partition
 
 
 def _all_within(graph: Graph, emissions: str, mask: str, width: float) -> str:
@@ -167,7 +167,7 @@ def _all_within(graph: Graph, emissions: str, mask: str, width: float) -> str:
     narrow = graph.add("LessOrEqual", graph.add("Sub", largest, smallest), graph.constant(width))
     wide = graph.add("And", mask, graph.add("Not", narrow))
     count = graph.add("ReduceSum", graph.add("Cast", wide, to=FLOAT), keepdims=0)
-    return str(graph.add("Equal", count, graph.constant(0.0)))
+    return graph.add("Equal", count, graph.constant(0.0))
 
 
 Finder = Callable[[Graph, ChainWithStart, Alignment], tuple[str, str]]
@@ -240,7 +240,7 @@ def _log_sum_exp(graph: Graph, values: str) -> str:
     less = graph.add("Cast", graph.add("Sub", values, largest), to=FLOAT)  # single precision has the quick exponentials
     total = graph.reduce("ReduceSum", graph.add("Exp", less), 1, keep=False)
     taken_out = graph.add("Squeeze", largest, graph.constant([1]))
-    return str(graph.add("Add", graph.add("Log", graph.add("Cast", total, to=DOUBLE)), taken_out))
+    return graph.add("Add", graph.add("Log", graph.add("Cast", total, to=DOUBLE)), taken_out)
 
 
 def _both_ways(
@@ -249,16 +249,14 @@ def _both_ways(
     """Beta of the state before all ``(B,)``, then what the steps keep: what arrives at a state, what leaves it, ..."""
     first = [places.for_each(graph, begin), places.for_each(graph, end)]
     directions = {"scan_input_directions": [0, 1], "scan_output_directions": [0, 1, 1][:kept]}
-    found = graph.add("Scan", *first, given, given, outputs=2 + kept, body=body, num_scan_inputs=2, **directions)
+    found = graph.add_several("Scan", 2 + kept, *first, given, given, body=body, num_scan_inputs=2, **directions)
     return [graph.add("Gather", found[1], graph.constant(np.int64(len(end) - 1)), axis=0), *found[2:]]
 
 
 def _of_states(graph: Graph, marginals: str, chain: ChainWithStart) -> str:
     """Of all states but the one before the first token, ``(T, B, S)``."""
     ends = [graph.constant([n]) for n in (0, len(chain.end) - 1, 1)]
-    return str(
-        graph.add("Transpose", graph.add("Cast", graph.add("Slice", marginals, *ends), to=FLOAT), perm=[0, 2, 1])
-    )
+    return graph.add("Transpose", graph.add("Cast", graph.add("Slice", marginals, *ends), to=FLOAT), perm=[0, 2, 1])
 
 
 OUTPUTS = ("labels", "marginals", "probability")
@@ -310,15 +308,15 @@ class Decoder:
         """`best` before all ``(S + 1, B)``, and the score from each token on ``(T, S + 1, B)``."""
         given, body = (places.for_each(graph, chain.end), places.exact(graph)), self._backward(graph, chain)
         reverse = {"scan_input_directions": [1], "scan_output_directions": [1]}
-        before, ahead = graph.add("Scan", *given, outputs=2, body=body, num_scan_inputs=1, **reverse)
+        before, ahead = graph.add_several("Scan", 2, *given, body=body, num_scan_inputs=1, **reverse)
         return before, ahead
 
     def _states(self, graph: Graph, chain: ChainWithStart, places: Alignment, ahead: str) -> str:
-        """Those of the best path ``(T, B)``."""
+        """The states of the best path ``(T, B)``."""
         by_sequence = graph.add("Transpose", ahead, perm=[0, 2, 1])  # (T, B, S + 1)
         begin = graph.add("Expand", graph.constant([self.num_states]), places.batch)
         body = self._forward(graph, chain)
-        return str(graph.add("Scan", begin, by_sequence, outputs=2, body=body, num_scan_inputs=1)[1])
+        return graph.add_several("Scan", 2, begin, by_sequence, body=body, num_scan_inputs=1)[1]
 
     def _backward(self, graph: Graph, chain: ChainWithStart) -> object:
         """One step from `best` after a token to that before it, ``(S + 1, B)``; keeps e + best."""
@@ -347,11 +345,11 @@ class Decoder:
         if self.state_labels is None:
             return states
         labels = np.append(self.state_labels, -1).astype(np.int64)
-        return str(graph.add("Gather", graph.constant(labels), states, axis=0))
+        return graph.add("Gather", graph.constant(labels), states, axis=0)
 
     def _by_label(self, graph: Graph, marginals: str) -> str:
         """The sum over the states of each label ``(T, B, L)``."""
         if self.state_labels is None:
             return marginals
         member = (self.state_labels[:, None] == np.arange(self.num_labels)).astype(np.float32)
-        return str(graph.add("MatMul", marginals, graph.constant(member)))
+        return graph.add("MatMul", marginals, graph.constant(member))

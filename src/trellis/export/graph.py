@@ -1,4 +1,4 @@
-"""A graph of ONNX that is written node by node: each method gives the name of what it adds."""
+"""An ONNX graph that is written node by node; each method returns the name of what it adds."""
 
 from __future__ import annotations
 
@@ -59,28 +59,32 @@ class Graph:
         self.constants.append(onnx_module().numpy_helper.from_array(np.asarray(values, order="C"), name))
         return name
 
-    def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """A node; its output's name, or a list of several."""
+    def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output, whose name is returned."""
+        return self.add_several(kind, 1, *inputs, **attributes)[0]
+
+    def add_several(self, kind: str, outputs: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node with several outputs, whose names are returned."""
         names = [self._name(kind) for _ in range(outputs)]
         self.nodes.append(self._helper.make_node(kind, list(inputs), names, **attributes))
-        return names[0] if outputs == 1 else names
+        return names
 
     def reduce(self, kind: str, value: str, axis: int, *, keep: bool = True) -> str:
         """A reduction over one axis."""
-        return str(self.add(kind, value, self.constant([axis]), keepdims=int(keep)))
+        return self.add(kind, value, self.constant([axis]), keepdims=int(keep))
 
     def at(self, value: str, axis: int) -> str:
         """The value with a new axis of length 1."""
-        return str(self.add("Unsqueeze", value, self.constant([axis])))
+        return self.add("Unsqueeze", value, self.constant([axis]))
 
     def embed(self, model: Any, prefix: str) -> list[str]:
-        """Add the nodes of another model, with this before their names; its inputs keep theirs. What it gives."""
-        if model.functions or any(own.domain for own in model.opset_import):
+        """Add the nodes of another model, their names prefixed, its inputs as they are; returns its outputs."""
+        if model.functions or any(opset.domain for opset in model.opset_import):
             raise ModelError("the encoder uses operators that are not of ONNX itself")
         graph = onnx_module().compose.add_prefix(model, prefix, rename_inputs=False).graph
         self.nodes += graph.node
         self.constants += graph.initializer
-        return [given.name for given in graph.output]
+        return [output.name for output in graph.output]
 
     def body(self, name: str) -> Any:
         """The graph as the body of a loop, or as a whole."""

@@ -1,9 +1,11 @@
-"""A tagger as an ONNX file, and beside it a JSON file with what a program needs to call it."""
+"""A tagger as an ONNX file, with a JSON file that says how to call it, or as a page that tags in the browser."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection, Iterable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,13 @@ import numpy as np
 
 from trellis import __version__, config
 from trellis.arrays import AnyArray, Arrays, IntArray
-from trellis.errors import ConfigError, ModelError
+from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.export.decoder import OUTPUTS, Decoder
+from trellis.export.emissions import INPUTS, add_network, input_name, plan_around
 from trellis.export.graph import OPSET, Graph
-from trellis.export.network import INPUTS, add_network, input_name, plan_around
-from trellis.files import write_together
+from trellis.files import replacing, write_bytes, write_together
 from trellis.models.data import tokens_of
-from trellis.models.neural.inference import LearnedNetwork
+from trellis.models.neural.model import LearnedNetwork
 from trellis.models.neural.plan import CharacterPlan, WordPlan
 from trellis.models.tagger import Tagger
 from trellis.ragged import pad
@@ -26,7 +28,11 @@ from trellis.text import splitter
 FORMAT = 1
 """The version of the JSON file."""
 LARGEST = 2**31 - 1
-"""Bytes of a file in the format of ONNX."""
+"""Bytes that an ONNX file can have."""
+RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
+"""The files of onnxruntime-web that the page needs."""
+_PAGE_INPUTS = {"mask", "word", "vector", "characters", "pairs"}
+"""The inputs of a graph that the page can compute from a text."""
 
 
 def to_onnx(
@@ -34,31 +40,35 @@ def to_onnx(
 ) -> Path:
     """Write the tagger to `path` and its description to the same name with .json, which is returned.
 
-    The graph gives `outputs`, of labels, marginals and probability; it is the quicker the fewer they are.
+    `outputs` are some of labels, marginals and probability; fewer outputs make a faster graph.
 
-    A neural tagger is exported from the ids of its tokens or subwords on; others from emissions on (see `feeds`). The
-    lexicon of a tagger is not exported, and neither are transitions that depend on the place. A graph that takes others
-    than these `inputs` is refused.
+    The graph of a neural tagger starts at the ids of tokens or subwords, others start at emissions (see `feeds`). The
+    lexicon of a tagger is not exported; a tagger whose transitions depend on the position is refused, and so is a graph
+    with other inputs than `inputs`.
     """
     target = Path(path)
     if target.suffix == ".json":
         raise ModelError(f"{target} would be the description: name the file of the graph, such as model.onnx")
     sidecar = target.with_suffix(".json")
     _refuse_other_file(sidecar)
-    graph = _graph(tagger, _checked(outputs))
-    beyond = [given.name for given in graph.inputs if inputs is not None and given.name not in inputs]
-    if beyond:
+    if not outputs or not set(outputs) <= set(OUTPUTS):
+        raise ConfigError(
+            f"outputs of a graph are one or more of {', '.join(OUTPUTS)}, got {', '.join(outputs) or 'none'}"
+        )
+    graph = _graph(tagger, outputs)
+    unknown = [given.name for given in graph.inputs if inputs is not None and given.name not in inputs]
+    if unknown:
         raise ModelError(
-            f"the graph of this tagger takes {', '.join(beyond)}, of which only Trellis knows how to make it"
+            f"the graph of this tagger takes {', '.join(unknown)}, of which only Trellis knows how to make it"
         )
     model = graph.model({"trellis": __version__, "labels": json.dumps(list(tagger.labels_), ensure_ascii=False)})
     if model.ByteSize() > LARGEST:
         raise ModelError(f"the graph has {model.ByteSize():,} bytes: one ONNX file holds at most {LARGEST:,}")
-    described = _described(tagger, graph).encode("utf-8", "surrogatepass")
+    description = _description(tagger, graph).encode("utf-8", "surrogatepass")
     write_together(
         {
             target: lambda partial: partial.write_bytes(model.SerializeToString()),
-            sidecar: lambda partial: partial.write_bytes(described),
+            sidecar: lambda partial: partial.write_bytes(description),
         }
     )
     return sidecar
@@ -76,17 +86,14 @@ def _refuse_other_file(sidecar: Path) -> None:
             raise ModelError(f"{sidecar}, where the description would go, is another file: choose another name")
 
 
-def _checked(outputs: Collection[str]) -> Collection[str]:
-    unknown = [name for name in outputs if name not in OUTPUTS]
-    if unknown or not outputs:
-        raise ConfigError(
-            f"outputs of a graph are one or more of {', '.join(OUTPUTS)}, got {', '.join(outputs) or 'none'}"
-        )
-    return outputs
-
-
 def _graph(tagger: Tagger[Any], outputs: Collection[str]) -> Graph:
-    decoder = _decoder(tagger)
+    # The chain is the same for every input: it is read off a sentence of one token.
+    posterior = tagger.posterior([["x"]], lexicon=None)
+    scores, labels = posterior.scores, posterior.state_labels
+    if scores.edges is not None or tagger.posterior([["x", "x"]], lexicon=None).scores.edges is not None:
+        raise ModelError("this tagger cannot be exported: its transitions depend on the place")
+    state_labels = None if labels is None else np.asarray(labels, dtype=np.int64)
+    decoder = Decoder(scores.transitions, scores.start, scores.end, state_labels, len(posterior.tags))
     graph, learned = Graph(), exported_network(tagger)
     mask = graph.input("mask", "bool", ["batch", "length"])
     if learned is None:
@@ -97,19 +104,8 @@ def _graph(tagger: Tagger[Any], outputs: Collection[str]) -> Graph:
     return graph
 
 
-def _decoder(tagger: Tagger[Any]) -> Decoder:
-    """The chain, which is the same for every input: it is read off a sentence of one token."""
-    posterior = tagger.posterior([["x"]], lexicon=None)
-    if posterior.scores.edges is not None or tagger.posterior([["x", "x"]], lexicon=None).scores.edges is not None:
-        raise ModelError("this tagger cannot be exported: its transitions depend on the place")
-    scores = posterior.scores
-    labels = posterior.state_labels
-    own = None if labels is None else np.asarray(labels, dtype=np.int64)
-    return Decoder(scores.transitions, scores.start, scores.end, own, len(posterior.tags))
-
-
-def _described(tagger: Tagger[Any], graph: Graph) -> str:
-    """Labels, settings and vocabulary; ids count from 2, 0 is padding and 1 unknown."""
+def _description(tagger: Tagger[Any], graph: Graph) -> str:
+    """The JSON file: labels, settings and vocabulary, whose ids count from 2 (0 is padding, 1 unknown)."""
     learned = exported_network(tagger)
     content = {
         "format": FORMAT,
@@ -125,34 +121,33 @@ def _described(tagger: Tagger[Any], graph: Graph) -> str:
         "settings": config.to_dict(tagger.settings_),
     }
     if learned is not None:
-        content["vocabulary"] = _vocabulary(learned.vocabulary)
+        vocabulary = learned.vocabulary
+        names = {name: list(getattr(vocabulary, name).names) for name in ("words", "vectors", "characters", "pairs")}
+        columns = {name: list(symbols.names) for name, symbols in vocabulary.columns.items()}
+        content["vocabulary"] = {**names, "columns": columns, "lower": vocabulary.lower}
         if learned.plan is None:
-            content["transformer"] = _transformer(learned.network.transformer)
+            # What makes windows of subwords: the file of the library tokenizers, and the ids around each window.
+            transformer = learned.network.transformer
+            tokenizer = transformer.tokenizer
+            around = {name: getattr(tokenizer, name) for name in ("prefix", "suffix", "prefix_types", "suffix_types")}
+            sizes = {"window": transformer.window, "overlap": transformer.overlap}
+            content["transformer"] = {
+                **json.loads(tokenizer.to_json()),
+                **around,
+                **sizes,
+                "space": tokenizer.space,
+            }
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def _transformer(transformer: Any) -> dict[str, Any]:
-    """What makes windows of subwords: the tokenizer of the library tokenizers, and the ids around each window."""
-    tokenizer = transformer.tokenizer
-    around = {name: getattr(tokenizer, name) for name in ("prefix", "suffix", "prefix_types", "suffix_types")}
-    sizes = {"window": transformer.window, "overlap": transformer.overlap}
-    return {**json.loads(tokenizer.to_json()), **around, **sizes, "space": tokenizer.space}
-
-
-def _vocabulary(vocabulary: Any) -> dict[str, Any]:
-    names = {name: list(getattr(vocabulary, name).names) for name in ("words", "vectors", "characters", "pairs")}
-    columns = {name: list(symbols.names) for name, symbols in vocabulary.columns.items()}
-    return {**names, "columns": columns, "lower": vocabulary.lower}
-
-
 def feeds(tagger: Tagger[Any], sentences: Iterable[Any]) -> Arrays:
-    """The inputs of the file that `to_onnx` makes of this tagger, for these sentences as one batch."""
+    """The inputs for the file that `to_onnx` writes, with these sentences as one batch."""
     inputs = list(sentences)
     learned = exported_network(tagger)
     if learned is None:
         scores = tagger.posterior(inputs, lexicon=None).scores
         return {"emissions": pad(scores.emissions.astype(np.float32), scores.lengths), "mask": _mask(scores.lengths)}
-    seen = tagger._folded(inputs)
+    seen = tagger._prepared(inputs, ())
     encoded = learned.vocabulary.encode(seen)
     found = {"mask": _mask(encoded.lengths)}
     if learned.plan is None:
@@ -173,7 +168,7 @@ def feeds(tagger: Tagger[Any], sentences: Iterable[Any]) -> Arrays:
 
 
 def exported_network(tagger: Tagger[Any]) -> LearnedNetwork | None:
-    """What a neural tagger has learned: its network is exported whole. None if the graph starts at emissions."""
+    """The network of a neural tagger, which is exported whole; None for a tagger whose graph starts at emissions."""
     learned = getattr(tagger, "model_", None)
     if getattr(tagger.settings_, "head", None) == "semicrf":
         raise ModelError("a tagger with head = semicrf cannot be exported: its spans are scored as a whole")
@@ -193,3 +188,29 @@ def _windows(transformer: Any, inputs: Sequence[Any]) -> Arrays:
 def _mask(lengths: IntArray) -> AnyArray:
     mask: AnyArray = np.arange(int(lengths.max(initial=0))) < lengths[:, None]
     return mask
+
+
+def to_web(tagger: Tagger[Any], folder: str | Path, *, runtime: str | Path | None = None) -> Path:
+    """Write page, model and description to `folder`; returns the path of the page.
+
+    `runtime` is the folder ``dist`` of the npm package onnxruntime-web, whose files are copied too. Without it they
+    must be added before the page works. Any file server will do, such as ``python -m http.server``.
+    """
+    target = Path(folder)
+    sources = [] if runtime is None else [Path(runtime) / name for name in RUNTIME]
+    for file in sources:
+        if not file.is_file():
+            raise ModelError(
+                f"{file} is missing: runtime is the folder dist of onnxruntime-web (npm install onnxruntime-web)"
+            )
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror or error}") from None
+    to_onnx(tagger, target / "model.onnx", inputs=_PAGE_INPUTS)
+    for source in sources:
+        with replacing(target / source.name) as partial:
+            shutil.copyfile(source, partial)
+    for name in ("page.js", "index.html"):
+        write_bytes(target / name, resources.files("trellis.export").joinpath("page", name).read_bytes())
+    return target / "index.html"

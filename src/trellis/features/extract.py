@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis import _native
 from trellis.arrays import Arrays, FloatArray, IntArray
@@ -20,35 +21,67 @@ Compiled = _native.Dataset
 
 
 class AttributeIndex:
-    """Attributes: feature strings with numbers, in the order in which they first occurred.
+    """Attributes with numbers, in the order in which they first occurred.
 
-    An index grows while a training corpus is compiled. Its strings are saved with the model and used directly: opening
-    a model creates none, and the table to find one by is made when it is first asked for.
+    An index grows while a training corpus is compiled. An attribute of templates is the form of a line and the values
+    in it; its name is made of them when it is asked for. What is saved with a model is used directly: the tables to
+    find attributes by are made when they are first needed.
     """
 
     def __init__(self, native: _native.Attributes | None = None) -> None:
         self.native = _native.Attributes() if native is None else native
 
     @classmethod
-    def from_stored(cls, stored: Stored, prefix: str = "") -> AttributeIndex:
-        """The index whose `arrays` were stored."""
-        names = stored.array(f"{prefix}names", np.uint8, (None,))
-        ends = stored.lengths(f"{prefix}lengths", len(names)).view(np.uint64)
-        if len(ends) > np.iinfo(np.int32).max:
-            raise stored.refused(f"{prefix}lengths", f"must be of fewer than 2**31 names, got {len(ends)}")
-        return cls(_native.Attributes.named(names, ends))
+    def from_stored(
+        cls, stored: Stored, prefix: str = "", templates: _native.TemplateSet | None = None
+    ) -> AttributeIndex:
+        """The index whose `arrays` were stored, of attributes of these templates if they come from any."""
+
+        def strings(name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+            found = stored.array(f"{prefix}{name}", np.uint8, (None,))
+            ends = stored.lengths(f"{prefix}{name}.lengths", len(found)).view(np.uint64)
+            if len(ends) > np.iinfo(np.int32).max:
+                raise stored.refused(f"{prefix}{name}.lengths", f"must be fewer than 2**31, got {len(ends)}")
+            return found, ends
+
+        keys = strings("attributes")
+        if templates is None:
+            return cls(_native.Attributes(*keys))
+        counts = stored.array(f"{prefix}values.counts", np.int64, (None,), 0).tolist()
+        try:
+            return cls(_native.Attributes(*keys, templates, *strings("values"), counts))
+        except ValueError as error:
+            raise stored.refused(f"{prefix}attributes", str(error)) from None
 
     def arrays(self, prefix: str = "") -> Arrays:
         """The input of `from_stored`; the prefix tells the indexes of one file apart."""
-        names, ends = self.native.strings()
-        return {f"{prefix}names": names, f"{prefix}lengths": narrowed(np.diff(ends, prepend=np.uint64(0)))}
+
+        def strings(name: str, texts: npt.NDArray[np.uint8], lengths: npt.NDArray[np.uint64]) -> Arrays:
+            return {f"{prefix}{name}": texts, f"{prefix}{name}.lengths": narrowed(lengths)}
+
+        keys, ends = self.native.keys()
+        arrays, values = strings("attributes", keys, np.diff(ends, prepend=np.uint64(0))), self.native.values()
+        if values is not None:
+            lengths = [np.diff(ends, prepend=np.uint64(0)) for _, ends in values]
+            texts = np.concatenate([np.empty(0, dtype=np.uint8), *(texts for texts, _ in values)])
+            arrays |= strings("values", texts, np.concatenate([np.empty(0, dtype=np.uint64), *lengths]))
+            arrays[f"{prefix}values.counts"] = np.array([len(own) for own in lengths], dtype=np.int64)
+        return arrays
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self.native)
 
+    def select(self, numbers: IntArray | None = None) -> AttributeIndex:
+        """Those with these numbers, or all, with new numbers; new ones can be added."""
+        return AttributeIndex(self.native.select(np.arange(len(self)) if numbers is None else numbers))
+
+    def like(self, arrays: Arrays) -> AttributeIndex:
+        """Attributes of the same templates, if these have any, from the `arrays` of another process."""
+        return AttributeIndex.from_stored(Stored.of("a process", "attributes", {}, arrays), "", self.native.templates)
+
     def name(self, number: int) -> str:
-        """The string with this number."""
+        """The name of the attribute with this number."""
         if not 0 <= number < len(self):
             raise IndexError(f"attribute {number} of {len(self)}")
         try:
@@ -57,17 +90,20 @@ class AttributeIndex:
             raise StoreError(f"the name of attribute {number} of the saved model is not UTF-8") from None
 
     def names(self) -> list[str]:
-        """All strings, in order."""
+        """All names, in order."""
         return [self.name(number) for number in range(len(self))]
-
-    def find(self, name: str) -> int | None:
-        """The number of a string, None if it is unknown."""
-        number = self.native.find(name.encode("utf-8", "surrogatepass"))
-        return None if number < 0 else number
 
 
 class Extractor(Protocol):
     """Turns the sentences it is given into numbered features."""
+
+    @property
+    def token_templates(self) -> _native.TemplateSet | None:
+        """What makes the features of tokens, if it is templates."""
+
+    @property
+    def step_templates(self) -> _native.TemplateSet | None:
+        """What makes the features of the step into each token, if there are any."""
 
     def compile(self, sentences: Sequence[Any], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences; `grow` numbers new ones, otherwise they are skipped."""
@@ -91,6 +127,16 @@ class TemplateExtractor:
                 f"{len(self.lexicon)} labels of features: give one with lexicon="
             )
 
+    @property
+    def token_templates(self) -> _native.TemplateSet:
+        """The templates of tokens."""
+        return self.templates.native
+
+    @property
+    def step_templates(self) -> _native.TemplateSet | None:
+        """The templates of steps."""
+        return self.templates.native_edges if self.templates.edges else None
+
     def compile(self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences."""
         return self._compile(self.templates.native, sentences, index, grow=grow)
@@ -99,9 +145,8 @@ class TemplateExtractor:
         self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool
     ) -> Compiled | None:
         """Features of the steps into tokens; those of a first token, which no step leads to, are to be ignored."""
-        if not self.templates.edges:
-            return None
-        return self._compile(self.templates.native_edges, sentences, index, grow=grow)
+        templates = self.step_templates
+        return None if templates is None else self._compile(templates, sentences, index, grow=grow)
 
     def _compile(
         self,
@@ -180,6 +225,8 @@ def _column(sentence: Tokens | Sentence, name: str) -> Tokens:
 
 class GivenExtractor:
     """Features that were made elsewhere: for each token a list of strings, or a dict as in sklearn-crfsuite."""
+
+    token_templates = step_templates = None
 
     def compile(self, sentences: Sequence[Sequence[Any]], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences."""

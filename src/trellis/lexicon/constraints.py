@@ -14,10 +14,9 @@ import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.chain import ChainScores
-from trellis.errors import ModelError, NoPathError, shown, warn
-from trellis.lexicon.bonus import Bonuses, ChainPart, Gaps, rewarded
+from trellis.errors import ModelError, NoPathError, shown, some_of, warn
+from trellis.lexicon.bonus import Bonuses, ChainPart, SpanStates, cut_at_gaps, of_sequences, span_types, with_bonuses
 from trellis.lexicon.lexicon import FEATURE_CODE, MUST_CODE, Entry, Lexicon
-from trellis.lexicon.span_states import SpanStates, parted, span_types
 from trellis.ragged import offsets_of, ranges
 from trellis.tags import TagSet
 from trellis.text import Sentence
@@ -50,15 +49,13 @@ class Occurrences:
             of_label = _types_of_labels(lexicon, kinds)
             match = lexicon.matches(inputs)
             code, kind = lexicon.columns.codes[match.entry], of_label[lexicon.columns.labels[match.entry]]
-            kept = (code != FEATURE_CODE) & (kind >= _ANY)
-            which = np.full(int(kept.sum()), number)
-            columns.append(
-                [*(x[kept] for x in match[:3]), which, match.entry[kept], kind[kept], code[kept] == MUST_CODE]
-            )
-        empty = [np.empty(0, dtype=np.int64)] * 6 + [np.empty(0, dtype=np.bool_)]
-        *places, must = (np.concatenate(column) for column in zip(empty, *columns, strict=True))
-        sequence, begin, end, which, entry, kind = places
-        return cls(lexicons, sequence, begin, end, which, entry, kind, must, np.zeros_like(must))
+            counts = (code != FEATURE_CODE) & (kind >= _ANY)
+            which = np.full(len(code), number)
+            must = code == MUST_CODE
+            found = (match.sequence, match.begin, match.end, which, match.entry, kind, must, np.zeros_like(must))
+            columns.append([column[counts] for column in found])
+        empty = [np.empty(0, dtype=np.int64)] * 6 + [np.empty(0, dtype=np.bool_)] * 2
+        return cls(lexicons, *(np.concatenate(column) for column in zip(empty, *columns, strict=True)))
 
     def __len__(self) -> int:
         """The number of occurrences."""
@@ -68,11 +65,11 @@ class Occurrences:
         """The entry that occurs."""
         return self.lexicons[int(self.lexicon[row])][int(self.entry[row])]
 
-    def inner_tokens(self, lengths: IntArray) -> IntArray:
-        """The tokens, numbered through the batch, that go on with a word or name which the token before is part of."""
-        first = offsets_of(lengths)[self.sequence]
-        pairs = zip((first + self.begin).tolist(), (first + self.end).tolist(), strict=True)
-        return np.array(sorted({t for begin, end in pairs for t in range(begin + 1, end)}), dtype=np.int64)
+    def inner_tokens(self, lengths: IntArray) -> BoolArray:
+        """``(N,)``: the tokens that go on with an occurrence which the token before is part of."""
+        result = np.zeros(int(lengths.sum()), dtype=np.bool_)
+        result[ranges(offsets_of(lengths)[self.sequence] + self.begin + 1, self.end - self.begin - 1)] = True
+        return result
 
     def take(self, rows: IntArray | BoolArray) -> Occurrences:
         """The occurrences in these rows."""
@@ -80,16 +77,15 @@ class Occurrences:
 
     def bonuses(self, kinds: int) -> Bonuses:
         """The bonuses of those that are preferred, by type; an entry without a label gives its bonus to every type."""
-        own = self.take(~self.must)
-        bonus = np.zeros(len(own))
-        for number, lexicon in enumerate(own.lexicons):
-            mine = own.lexicon == number
-            bonus[mine] = lexicon.columns.bonus[own.entry[mine]]
-        repeats = np.where(own.kind == _ANY, kinds, 1)
-        rows = np.repeat(np.arange(len(own)), repeats)
-        within = ranges(0, repeats)
-        kind = np.where(own.kind[rows] == _ANY, within, own.kind[rows])
-        return Bonuses(own.sequence[rows], own.begin[rows], own.end[rows], kind, bonus[rows])
+        preferred = self.take(~self.must)
+        bonus = np.zeros(len(preferred))
+        for number, lexicon in enumerate(self.lexicons):
+            rows = preferred.lexicon == number
+            bonus[rows] = lexicon.columns.bonus[preferred.entry[rows]]
+        repeats = np.where(preferred.kind == _ANY, kinds, 1)
+        rows = np.repeat(np.arange(len(preferred)), repeats)
+        kind = np.where(preferred.kind[rows] == _ANY, ranges(0, repeats), preferred.kind[rows])
+        return Bonuses(preferred.sequence[rows], preferred.begin[rows], preferred.end[rows], kind, bonus[rows])
 
 
 def _types_of_labels(lexicon: Lexicon, kinds: tuple[str, ...]) -> IntArray:
@@ -102,21 +98,21 @@ def _types_of_labels(lexicon: Lexicon, kinds: tuple[str, ...]) -> IntArray:
     if kinds == ("",):
         return np.full(len(names) + 1, _ANY)
     numbers = {kind: number for number, kind in enumerate(kinds)}
-    found = np.array([*(numbers.get(name, _ANY - 1) for name in names), _ANY], dtype=np.int64)
-    if names and found[:-1].max() < 0 and (lexicon.columns.labels >= 0).all():
+    numbers_of_types = np.array([*(numbers.get(name, _ANY - 1) for name in names), _ANY], dtype=np.int64)
+    if names and numbers_of_types[:-1].max() < 0 and (lexicon.columns.labels >= 0).all():
         raise ModelError(
-            f"no entry of the lexicon has a label of this model: the lexicon has {_listed(names)}, "
-            f"the model {_listed(kinds)}"
+            f"no entry of the lexicon has a label of this model: the lexicon has {some_of(names)}, "
+            f"the model {some_of(kinds)}"
         )
     labels = lexicon.columns.labels[lexicon.columns.codes != FEATURE_CODE]  # features are not what a model answers
     counts = np.bincount(labels[labels >= 0], minlength=len(names))
-    unknown = np.flatnonzero((found[:-1] < _ANY) & (counts > 0))
+    unknown = np.flatnonzero((numbers_of_types[:-1] < _ANY) & (counts > 0))
     if len(unknown):
         warn(
             f"entries of the lexicon with labels that the model lacks, which are ignored: {counts[unknown].sum():,}, "
-            f"with {_listed([names[number] for number in unknown])}; the model has {_listed(kinds)}"
+            f"with {some_of([names[number] for number in unknown])}; the model has {some_of(kinds)}"
         )
-    return found
+    return numbers_of_types
 
 
 class LexiconChains(NamedTuple):
@@ -151,40 +147,39 @@ def apply_lexicons(
 
     """
     found = Occurrences.find(lexicons, inputs, tags)
-    if gaps is None or not len(gaps):
-        across = Gaps.none()
-    else:
-        bridged = np.isin(gaps, found.inner_tokens(scores.lengths))
-        scores = parted(scores, gaps[~bridged], tags, state_labels)
-        across = Gaps.of(gaps[bridged], scores.lengths)
+    crossed = np.zeros(len(scores.emissions), dtype=np.bool_)  # tokens behind a gap that some occurrence runs across
+    if gaps is not None and len(gaps):
+        crossed[gaps] = found.inner_tokens(scores.lengths)[gaps]
+        scores = cut_at_gaps(scores, gaps[~crossed[gaps]], tags, state_labels)
     everything = np.arange(len(scores.lengths))
     if not len(found):
         return LexiconChains([ChainPart(everything, scores, state_labels)], found)
     states = SpanStates.of(scores, tags, state_labels)
     bonuses = found.bonuses(len(states.kinds))
-    if not found.must.any():
-        return LexiconChains(list(rewarded(scores, states, bonuses, state_labels, everything, across)), found)
     with_musts = np.unique(found.sequence[found.must])
-    others = np.setdiff1d(everything, with_musts)
+    if not len(with_musts):
+        return LexiconChains(list(with_bonuses(scores, states, bonuses, state_labels, gaps=crossed)), found)
+
+    def tokens_of(sequences: IntArray) -> BoolArray:
+        return np.isin(np.repeat(everything, scores.lengths), sequences)
+
     parts: list[ChainPart] = []
+    others = np.setdiff1d(everything, with_musts)
     if len(others):
-        free, gaps_of_others = bonuses.of_sequences(others), across.of_sequences(others)
-        parts += rewarded(scores.take(others), states, free, state_labels, others, gaps_of_others)
-    musts = _Musts(scores, states, tags, inputs, known, across, name, found, bonuses)
+        free, open_gaps = of_sequences(bonuses, others), crossed[tokens_of(others)]
+        parts += with_bonuses(scores.take(others), states, free, state_labels, numbers=others, gaps=open_gaps)
+    musts = _Musts(scores, states, tags, inputs, known, crossed, name, found, bonuses)
     strict, lost = musts.obeyed(with_musts)
-    finer = SpanStates.of(strict, tags, states.labels)
-    held = found.take(found.must & ~lost)
-    open_gaps = _outside(across, held).of_sequences(with_musts)
-    parts += rewarded(strict, finer, bonuses.of_sequences(with_musts), states.labels, with_musts, open_gaps)
+    open_gaps = crossed & ~found.take(found.must & ~lost).inner_tokens(scores.lengths)
+    parts += with_bonuses(
+        strict,
+        SpanStates.of(strict, tags, states.labels),
+        of_sequences(bonuses, with_musts),
+        states.labels,
+        numbers=with_musts,
+        gaps=open_gaps[tokens_of(with_musts)],
+    )
     return LexiconChains(parts, replace(found, lost=lost))
-
-
-def _outside(gaps: Gaps, held: Occurrences) -> Gaps:
-    """The gaps that do not lie inside a must that holds."""
-    places = zip(held.sequence.tolist(), held.begin.tolist(), held.end.tolist(), strict=True)
-    inside = {(b, place) for b, begin, end in places for place in range(begin + 1, end)}
-    rows = [n for n, gap in enumerate(zip(*(x.tolist() for x in gaps), strict=True)) if gap not in inside]
-    return Gaps(gaps.sequence[rows], gaps.place[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +190,8 @@ class _Musts:
     states: SpanStates
     tags: TagSet
     inputs: Sequence[Any]
-    known: BoolArray | None
-    gaps: Gaps
+    known: BoolArray | None  # [N, L]
+    gaps: BoolArray  # [N]
     name: Callable[[int], str]
     found: Occurrences
     bonuses: Bonuses
@@ -207,29 +202,28 @@ class _Musts:
         rows = np.flatnonzero(found.must)
         order = rows[np.lexsort((found.end[rows], found.begin[rows], found.sequence[rows]))]
         musts = found.take(order)
-        place = np.searchsorted(sequences, musts.sequence)
         self._check_known(musts)
-        held = np.ones(len(musts), dtype=np.bool_)
-        for number in np.unique(place[_overlapping(musts)]).tolist():
-            own = np.flatnonzero(place == number)
-            held[own] = self._largest_set(chain.part(number), musts.take(own), sequences[number : number + 1])
-        # the states with which each must is a span; of several labels of one span, any
-        allowed = np.ones(chain.emissions.shape, dtype=np.bool_)
-        first = offsets_of(chain.lengths)
+        number = np.searchsorted(sequences, musts.sequence)  # in `chain`
+        holds = np.ones(len(musts), dtype=np.bool_)
+        for b in np.unique(number[_overlapping(musts)]).tolist():
+            own = np.flatnonzero(number == b)
+            holds[own] = self._largest_set(chain.part(b), musts.take(own), int(sequences[b]))
+        # the states with which each must is a span; if one span has several labels, any of them
         spans: dict[tuple[int, int], BoolArray] = {}
-        for row in np.flatnonzero(held).tolist():
-            begin = int(first[place[row]] + musts.begin[row])
-            span = begin, begin + int(musts.end[row] - musts.begin[row])
+        begins = offsets_of(chain.lengths)[number] + musts.begin
+        for row in np.flatnonzero(holds).tolist():
+            span = int(begins[row]), int(begins[row] + musts.end[row] - musts.begin[row])
             spans[span] = spans.get(span, False) | self._inside(musts, row)
+        allowed = np.ones(chain.emissions.shape, dtype=np.bool_)
         for (begin, end), mask in spans.items():
             allowed[begin:end] &= mask
         strict = chain.restricted(allowed)
         try:
             strict.log_partition()
         except NoPathError as error:
-            raise self._impossible(musts.take(place == error.sequence)) from None
+            raise self._impossible(musts.take(number == error.sequence)) from None
         lost = np.zeros(len(found), dtype=np.bool_)
-        lost[order] = ~held
+        lost[order] = ~holds
         return strict, lost
 
     def _inside(self, musts: Occurrences, row: int) -> BoolArray:
@@ -237,34 +231,35 @@ class _Musts:
         kind = int(musts.kind[row])
         return self.states.inside(int(musts.end[row] - musts.begin[row]), None if kind == _ANY else kind)
 
-    def _largest_set(self, one: ChainScores, musts: Occurrences, sequence: IntArray) -> BoolArray:
+    def _largest_set(self, one: ChainScores, musts: Occurrences, sequence: int) -> BoolArray:
         """Which musts of one input hold in its best labelling among those in which as many as possible do.
 
         Each must is worth more than all differences between scores, so the best path counts them first. A must that
-        fails though no other stands in its way is an error.
+        fails though no other is in its way is an error.
         """
-        wanted, gaps = self.bonuses.of_sequences(sequence), self.gaps.of_sequences(sequence)
-        finer = SpanStates.of(one, self.tags, self.states.labels)
+        wanted = of_sequences(self.bonuses, np.array([sequence]))
+        first, stop = offsets_of(self.scores.lengths)[sequence : sequence + 2]
+        states = SpanStates.of(one, self.tags, self.states.labels)
         scores = (one.emissions, one.transitions, one.start, one.end, np.zeros(1) if one.edges is None else one.edges)
         largest = max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in scores)
         worth = 1.0 + 4.0 * (len(one.emissions) + 1) * largest + 2.0 * float(np.abs(wanted.bonus).sum())
-        as_bonuses = replace(musts, must=np.zeros(len(musts), dtype=np.bool_)).bonuses(len(finer.kinds))
-        places = {tuple(row) for row in np.stack(as_bonuses[1:4], axis=1).tolist()}  # one span counts once
-        begin, end, kind = np.array(sorted(places), dtype=np.int64).reshape(-1, 3).T
-        paid = Bonuses(np.zeros_like(begin), begin, end, kind, np.full(len(begin), worth))
-        every = Bonuses(*(np.concatenate(pair) for pair in zip(paid, wanted, strict=True)))
-        (best,) = rewarded(one, finer, every, self.states.labels, np.zeros(1, dtype=np.int64), gaps)
+        as_bonuses = replace(musts, must=np.zeros(len(musts), dtype=np.bool_)).bonuses(len(states.kinds))
+        distinct = np.unique(np.stack(as_bonuses[1:4], axis=1), axis=0)  # one span counts once
+        begin, end, kind = distinct.T
+        rewards = Bonuses(np.zeros_like(begin), begin, end, kind, np.full(len(begin), worth))
+        every = Bonuses(*(np.concatenate(pair) for pair in zip(rewards, wanted, strict=True)))
+        (best,) = with_bonuses(one, states, every, self.states.labels, gaps=self.gaps[first:stop])
         assert best.state_labels is not None
         spans = self.tags.find_spans(best.state_labels[best.scores.viterbi().tags], one.lengths)
         won = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
-        kinds = [finer.kinds if k == _ANY else (finer.kinds[k],) for k in musts.kind.tolist()]
+        kinds = [states.kinds if k == _ANY else (states.kinds[k],) for k in musts.kind.tolist()]
         rows = list(zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True))
-        spans_held = {(b, e) for b, e, own in rows if any((b, e, kind) in won for kind in own)}
-        held = np.array([(b, e) in spans_held for b, e, _ in rows])  # the label of a span that holds stays open
-        for row in np.flatnonzero(~held).tolist():
-            if not ((musts.begin < musts.end[row]) & (musts.end > musts.begin[row]) & held).any():
+        spans_won = {(b, e) for b, e, own in rows if any((b, e, kind) in won for kind in own)}
+        holds = np.array([(b, e) in spans_won for b, e, _ in rows])  # which of its labels a span gets stays open
+        for row in np.flatnonzero(~holds).tolist():
+            if not ((musts.begin < musts.end[row]) & (musts.end > musts.begin[row]) & holds).any():
                 raise self._impossible(musts.take(np.array([row])))
-        return held
+        return holds
 
     def _check_known(self, musts: Occurrences) -> None:
         """Refuse a must with a token whose known labels leave none that the span could have there."""
@@ -317,7 +312,3 @@ def _overlapping(musts: Occurrences) -> BoolArray:
             if (musts.begin[j], musts.end[j]) != (musts.begin[i], musts.end[i]):
                 result[i] = result[j] = True
     return result
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")

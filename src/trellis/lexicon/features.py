@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.lexicon.lexicon import FEATURE_CODE, Key, Lexicon
@@ -25,6 +28,7 @@ from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence
 
 Labels = Sequence[str | None]
+Int8Array = npt.NDArray[np.int8]
 _LONGEST = 4
 _NEARLY_ALL, _DROPPED = 0.9, 0.5
 
@@ -45,83 +49,71 @@ def with_columns(
 
     `gold` are the spans of each input, if they are what is being learned.
     """
-    lengths = np.fromiter(map(len, inputs), np.int64, len(inputs))
-    flat = [np.full(int(lengths.sum()), "-", dtype=object) for _ in labels]
-    found: list[list[Matches]] = [[] for _ in labels]
+    offsets = offsets_of(np.fromiter(map(len, inputs), np.int64, len(inputs)))
+    longest = np.zeros((len(labels), 4, offsets[-1]), dtype=np.int8)  # the longest match in each role: B, I, E, S
     for lexicon in lexicons:
         if not lexicon.has_features:
             continue
         match = lexicon.matches(inputs)
-        kept = lexicon.columns.codes[match.entry] == FEATURE_CODE
+        counts = lexicon.columns.codes[match.entry] == FEATURE_CODE
         if gold is not None:
-            kept &= ~_left_out(lexicon, match, gold)
-        own = lexicon.columns.labels[match.entry]
-        for number, label in enumerate(labels):
-            code = -1 if label is None else lexicon.labels.index(label) if label in lexicon.labels else -2
-            found[number].append(Matches(*(column[kept & (own == code)] for column in match)))
-    for values, matches in zip(flat, found, strict=True):
-        _fill(values, matches, offsets_of(lengths))
-    names = list(map(name_of_column, labels))
-    offsets = offsets_of(lengths).tolist()
-    return [
-        _joined(item, {name: tuple(values[a:b]) for name, values in zip(names, flat, strict=True)})
-        for item, a, b in zip(seen, offsets, offsets[1:], strict=False)
-    ]
+            counts &= ~_left_out(lexicon, match, gold)
+        label_of_match = lexicon.columns.labels[match.entry]
+        for label, roles in zip(labels, longest, strict=True):
+            number = -1 if label is None else lexicon.labels.index(label) if label in lexicon.labels else -2
+            sequence, begin, end, _ = (column[counts & (label_of_match == number)] for column in match)
+            _add(roles, offsets[sequence] + begin, end - begin)
+    columns = {name_of_column(label): _values(roles) for label, roles in zip(labels, longest, strict=True)}
+    sentences = []
+    for item, (a, b) in zip(seen, pairwise(offsets.tolist()), strict=True):
+        added: dict[str, Sequence[str]] = {name: tuple(values[a:b]) for name, values in columns.items()}
+        if isinstance(item, Sentence):
+            added = {**item.columns, **added}
+            sentences.append(Sentence(item.tokens, columns=added, path=item.path, lines=item.lines))
+        else:
+            sentences.append(Sentence(tuple(item), columns=added))
+    return sentences
 
 
-def _joined(item: Any, columns: dict[str, tuple[str, ...]]) -> Sentence:
-    if isinstance(item, Sentence):
-        return Sentence(item.tokens, columns={**item.columns, **columns}, path=item.path, lines=item.lines)
-    return Sentence(tuple(item), columns=columns)
+def _add(roles: Int8Array, first: IntArray, sizes: IntArray) -> None:
+    """Note matches by their first tokens and sizes in ``roles[4, N]``."""
+    length, several, inner = np.minimum(sizes, _LONGEST).astype(np.int8), sizes > 1, np.maximum(sizes - 2, 0)
+    np.maximum.at(roles[0], first[several], length[several])
+    np.maximum.at(roles[1], ranges(first + 1, inner), np.repeat(length, inner))
+    np.maximum.at(roles[2], (first + sizes - 1)[several], length[several])
+    np.maximum.at(roles[3], first[~several], 1)
 
 
-def _fill(values: Any, matches: list[Matches], offsets: IntArray) -> None:
-    """The value of each token, from the longest matches that begin, go on and end there."""
-    if not sum(len(own.entry) for own in matches):
-        return  # nothing matches, or there is no lexicon
-    sequence, begin, end, _ = (np.concatenate(column) for column in zip(*matches, strict=True))
-    first, sizes = offsets[sequence] + begin, end - begin
-    length = np.minimum(sizes, _LONGEST)
-    lengths = np.zeros((4, len(values)), dtype=np.int64)  # of the longest match in each role: B, I, E, S
-    several = sizes > 1
-    np.maximum.at(lengths[0], first[several], length[several])
-    np.maximum.at(lengths[2], (first + sizes - 1)[several], length[several])
-    np.maximum.at(lengths[3], first[~several], 1)
-    inner = np.maximum(sizes - 2, 0)
-    np.maximum.at(lengths[1], ranges(first + 1, inner), np.repeat(length, inner))
-    touched = np.flatnonzero(lengths.any(axis=0))
-    names: dict[tuple[int, ...], str] = {}
-    for place, roles in zip(touched.tolist(), lengths.T[touched].tolist(), strict=True):
-        key = tuple(roles)
-        values[place] = names.get(key) or names.setdefault(key, _value(key))
+def _values(roles: Int8Array) -> Any:
+    """The value of each token."""
+    values = np.full(roles.shape[1], "-", dtype=object)
+    touched = np.flatnonzero(roles.any(axis=0))
+    values[touched] = [_value(*lengths) for lengths in roles.T[touched].tolist()]
+    return values
 
 
-def _value(lengths: tuple[int, ...]) -> str:
-    begins, goes_on, ends, alone = lengths
-    parts = [f"{role}{n}" for role, n in (("B", begins), ("I", goes_on), ("E", ends)) if n]
-    return "".join([*parts, *(["S"] if alone else [])])
+@cache
+def _value(begins: int, goes_on: int, ends: int, alone: int) -> str:
+    """From the longest matches that begin, go on and end at a token, and whether one is there by itself."""
+    parts = [f"{role}{length}" for role, length in (("B", begins), ("I", goes_on), ("E", ends)) if length]
+    return "".join([*parts, "S" * alone])
 
 
 def _left_out(lexicon: Lexicon, match: Matches, gold: Sequence[Sequence[Key]]) -> BoolArray:
     """Matches that do not count in training, if the lexicon has nearly all spans that are learned."""
     columns, folding = lexicon.columns, lexicon.folding
-    spans = [[(folding(surface), label) for surface, label in own] for own in gold]
-    known = {
-        (folding(surface), None if label < 0 else columns.names[label])
-        for surface, label in zip(columns.surfaces, columns.labels.tolist(), strict=True)
-    }
-    every: Counter[Key] = Counter()
-    for own in spans:
-        every.update({*own, *((surface, None) for surface, _ in own)})  # sentences that have it, with any label too
-    total = sum(map(len, spans))
-    covered = sum((surface, label) in known or (surface, None) in known for own in spans for surface, label in own)
-    result = np.zeros(len(match.entry), dtype=np.bool_)
-    if covered < _NEARLY_ALL * total:
-        return result
-    own_spans = [{*own, *((surface, None) for surface, _ in own)} for own in spans]
-    for row, (b, entry) in enumerate(zip(match.sequence.tolist(), match.entry.tolist(), strict=True)):
-        label = int(columns.labels[entry])
-        key = (folding(columns.surfaces[entry]), None if label < 0 else columns.names[label])
-        result[row] = key in own_spans[b] and every[key] == 1
-    dropped: BoolArray = np.random.default_rng(0).random(len(result)) < _DROPPED
-    return result | dropped
+    names: list[str | None] = [*columns.names, None]  # the last is that of label -1
+    keys = [(folding(s), names[label]) for s, label in zip(columns.surfaces, columns.labels.tolist(), strict=True)]
+    known = set(keys)
+    spans = [[(folding(surface), label) for surface, label in keys_of_sentence] for keys_of_sentence in gold]
+    covered = sum(
+        (surface, label) in known or (surface, None) in known for surface, label in chain.from_iterable(spans)
+    )
+    if covered < _NEARLY_ALL * sum(map(len, spans)):
+        return np.zeros(len(match.entry), dtype=np.bool_)
+    with_any = [{*here, *((surface, None) for surface, _ in here)} for here in spans]  # spans match any label, too
+    sentences = Counter(chain.from_iterable(with_any))  # in how many it is a span
+    rows = zip(match.sequence.tolist(), match.entry.tolist(), strict=True)
+    only_here = [keys[entry] in with_any[b] and sentences[keys[entry]] == 1 for b, entry in rows]
+    dropped: BoolArray = np.random.default_rng(0).random(len(only_here)) < _DROPPED
+    return np.array(only_here, dtype=np.bool_) | dropped

@@ -34,7 +34,7 @@ import numpy as np
 from trellis import store
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.corpus import CorpusError, Source
-from trellis.errors import DataError, StoreError, did_you_mean, number_of, shown
+from trellis.errors import DataError, StoreError, did_you_mean, number_of, shown, some_of
 from trellis.lazy import cached
 from trellis.lexicon.match import Boundaries, Folding, Matcher, Matches
 from trellis.tags import Detection, detect, spans_from_sequences
@@ -61,7 +61,7 @@ Key = tuple[str, str | None]
 
 
 class Entry(NamedTuple):
-    """What is known about a surface; without a label, that it is a span of any type."""
+    """A surface that is known to be a span, with its label, None for any, and how much that counts."""
 
     surface: str
     label: str | None = None
@@ -101,16 +101,20 @@ class Columns:
     def of(cls, entries: Iterable[Entry]) -> Columns:
         """Checked entries; of several with one surface and label the last counts."""
         rows = list(entries)
-        last = {(entry[0], entry[1]): number for number, entry in enumerate(rows)}
-        kept = rows if len(last) == len(rows) else [rows[number] for number in sorted(last.values())]
-        names = tuple(dict.fromkeys(label for _, label, _ in kept if label is not None))
+        last = {(surface, label): number for number, (surface, label, _) in enumerate(rows)}
+        if len(last) < len(rows):
+            rows = [rows[number] for number in sorted(last.values())]
+        names = tuple(dict.fromkeys(label for _, label, _ in rows if label is not None))
         numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)} | {None: -1}
-        size = len(kept)
-        strengths = [strength for _, _, strength in kept]
-        codes = np.fromiter((_CODES.get(s, PREFER_CODE) for s in strengths), np.int64, size)  # type: ignore[arg-type]
-        bonus = np.fromiter((0.0 if isinstance(s, str) else s for s in strengths), np.float64, size)
-        labels = np.fromiter((numbers[label] for _, label, _ in kept), np.int64, size)
-        return cls([surface for surface, _, _ in kept], labels, names, codes, bonus)
+        strengths = [strength for _, _, strength in rows]
+        codes: list[int] = [_CODES.get(s, PREFER_CODE) for s in strengths]  # type: ignore[arg-type]
+        return cls(
+            [surface for surface, _, _ in rows],
+            np.array([numbers[label] for _, label, _ in rows], dtype=np.int64),
+            names,
+            np.array(codes, dtype=np.int64),
+            np.array([0.0 if isinstance(s, str) else s for s in strengths], dtype=np.float64),
+        )
 
 
 class Lexicon:
@@ -138,20 +142,16 @@ class Lexicon:
         default = parse_strength(strength)
         if isinstance(entries, str | bytes | Mapping):
             raise DataError(f"entries must be surfaces or tuples (surface, label, strength), got {shown(entries)}")
-        checked = (_checked(number, item, default) for number, item in enumerate(entries))
-        self._set(Columns.of(checked), Folding(fold_case, fold_width), boundaries)
-
-    @classmethod
-    def of_columns(cls, columns: Columns, folding: Folding, boundaries: Boundaries) -> Self:
-        """A lexicon of entries that are checked already."""
-        lexicon = cls.__new__(cls)
-        lexicon._set(columns, folding, boundaries)
-        return lexicon
-
-    def _set(self, columns: Columns, folding: Folding, boundaries: Boundaries) -> None:
         if boundaries not in ("token", "character"):
             raise DataError(f"boundaries must be 'token' or 'character', got {shown(boundaries)}")
-        self.columns, self.folding, self.boundaries = columns, folding, boundaries
+        self.columns = Columns.of(_checked(number, item, default) for number, item in enumerate(entries))
+        self.folding, self.boundaries = Folding(fold_case, fold_width), boundaries
+
+    def _with_columns(self, columns: Columns) -> Self:
+        """A lexicon with the same options and other entries, which are checked already."""
+        lexicon = type(self)(fold_case=self.folding.case, fold_width=self.folding.width, boundaries=self.boundaries)
+        lexicon.columns = columns
+        return lexicon
 
     @classmethod
     def read(
@@ -170,7 +170,7 @@ class Lexicon:
         constructor. See the module for the formats.
         """
         entries = read_entries(path, format, parse_strength(strength), label, encoding).entries
-        return cls._of(entries, **options)
+        return cls(**options)._with_columns(Columns.of(entries))
 
     @classmethod
     def from_corpus(
@@ -186,18 +186,8 @@ class Lexicon:
         for spans in spans_with_surfaces(every, tags, detect(tags)):
             counts.update(spans)
         given = parse_strength(strength)
-        return cls._of([Entry(*key, given) for key, count in counts.items() if count >= min_count], **options)
-
-    @classmethod
-    def _of(
-        cls,
-        entries: Iterable[Entry],
-        *,
-        fold_case: bool = False,
-        fold_width: bool = True,
-        boundaries: Boundaries = "token",
-    ) -> Self:
-        return cls.of_columns(Columns.of(entries), Folding(fold_case, fold_width), boundaries)
+        entries = (Entry(*key, given) for key, count in counts.items() if count >= min_count)
+        return cls(**options)._with_columns(Columns.of(entries))
 
     def __or__(self, other: Lexicon) -> Lexicon:
         """The entries of both; where both have a surface with the same label, that of the other counts."""
@@ -208,15 +198,14 @@ class Lexicon:
                 "lexicons that are joined must have the same folding and boundaries, "
                 f"got {self.folding}, {self.boundaries!r} and {other.folding}, {other.boundaries!r}"
             )
-        return Lexicon.of_columns(Columns.of([*self, *other]), self.folding, self.boundaries)
+        return self._with_columns(Columns.of([*self, *other]))
 
     def with_strength(self, strength: Strength | str) -> Lexicon:
-        """The same entries, all with this strength."""
-        own, size = parse_strength(strength), len(self)
-        code = _CODES.get(own, PREFER_CODE)  # type: ignore[arg-type]
-        bonus = np.full(size, 0.0 if isinstance(own, str) else own)
-        columns = replace(self.columns, codes=np.full(size, code, dtype=np.int64), bonus=bonus)
-        return Lexicon.of_columns(columns, self.folding, self.boundaries)
+        """A lexicon of the same entries, all with this strength."""
+        given, size = parse_strength(strength), len(self)
+        code = _CODES.get(given, PREFER_CODE)  # type: ignore[arg-type]
+        bonus = np.full(size, 0.0 if isinstance(given, str) else given)
+        return self._with_columns(replace(self.columns, codes=np.full(size, code, dtype=np.int64), bonus=bonus))
 
     def __len__(self) -> int:
         """How many entries."""
@@ -235,8 +224,8 @@ class Lexicon:
 
     def __repr__(self) -> str:
         """How many entries, and the first."""
-        some = ", ".join(repr(entry.surface) for entry, _ in zip(self, range(3), strict=False))
-        return f"Lexicon({number_of(len(self), 'entry', 'entries')}: {some}{', ...' if len(self) > 3 else ''})"
+        some = some_of([repr(surface) for surface in self.columns.surfaces[:4]], 3)
+        return f"Lexicon({number_of(len(self), 'entry', 'entries')}: {some})"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -261,8 +250,8 @@ class Lexicon:
 
     def find(self, sentence: Any) -> list[tuple[int, int, Entry]]:
         """The occurrences in one sentence or token list: first token, one behind the last, and the entry."""
-        found = self.matches([sentence])
-        return [(i, j, self[e]) for i, j, e in zip(*(x.tolist() for x in found[1:]), strict=True)]
+        matches = self.matches([sentence])
+        return [(i, j, self[e]) for i, j, e in zip(*(x.tolist() for x in matches[1:]), strict=True)]
 
     def matches(self, sentences: Sequence[Any]) -> Matches:
         """All occurrences in all sentences."""
@@ -302,7 +291,7 @@ class Lexicon:
         surfaces, names = stored.strings(f"{_PREFIX}surfaces"), fields.texts("labels")
         size = (len(surfaces),)
         for number, surface in enumerate(surfaces):
-            if not surface or _surface_problem(surface):
+            if not surface.strip():
                 raise StoreError(f"{stored.where}: entry {number} of the lexicon has no surface")
         columns = Columns(
             surfaces,
@@ -311,9 +300,9 @@ class Lexicon:
             stored.array(f"{_PREFIX}strengths", np.uint8, size, FEATURE_CODE, MUST_CODE).astype(np.int64),
             stored.array(f"{_PREFIX}bonus", np.float64, size, -MOST, MOST),
         )
-        folding = Folding(fields.value("fold_case", bool), fields.value("fold_width", bool))
+        how: dict[str, Any] = {name: fields.value(name, bool) for name in ("fold_case", "fold_width")}
         try:
-            return cls.of_columns(columns, folding, fields.text("boundaries"))  # type: ignore[arg-type]
+            return cls(**how, boundaries=fields.text("boundaries"))._with_columns(columns)  # type: ignore[arg-type]
         except DataError as error:
             raise StoreError(f"{stored.where}: {error}") from None
 
@@ -322,25 +311,27 @@ class Lexicon:
         return {name: value for name, value in vars(self).items() if name != "matcher"}
 
 
-def _surface_problem(surface: Any) -> str:
-    """Why a surface cannot be found in any text; empty if it can."""
+def _check_surface(surface: Any) -> None:
+    """Refuse what cannot be found in any text."""
     if not isinstance(surface, str):
-        return f"a surface must be a string, got {shown(surface)}"
-    return "" if surface.strip() else "the surface is empty"
+        raise DataError(f"a surface must be a string, got {shown(surface)}")
+    if not surface.strip():
+        raise DataError("the surface is empty")
 
 
 def _checked(number: int, item: str | Sequence[Any], strength: Strength) -> Entry:
     parts = (item,) if isinstance(item, str) else tuple(item) if isinstance(item, Sequence) else ()
     if not 1 <= len(parts) <= 3:
         raise DataError(f"entry {number} must be (surface, label, strength), got {shown(item)}")
-    surface, label, own = (*parts, None, None)[:3] if len(parts) < 3 else parts
-    problem = _surface_problem(surface)
-    if not problem and not (label is None or isinstance(label, str)):
-        problem = f"a label must be a string or None, got {shown(label)}"
-    if problem:
-        raise DataError(f"entry {number}: {problem}")
+    surface, label, given = (*parts, None, None)[:3]
     try:
-        return Entry(surface, label or None, strength if own is None else parse_strength(own))
+        _check_surface(surface)
+        if not (label is None or isinstance(label, str)):
+            raise DataError(f"a label must be a string or None, got {shown(label)}")
+    except DataError as error:
+        raise DataError(f"entry {number}: {error}") from None
+    try:
+        return Entry(surface, label or None, strength if given is None else parse_strength(given))
     except DataError as error:
         raise DataError(f"entry {number}, {shown(surface)}: {error}") from None
 
@@ -349,8 +340,8 @@ def spans_with_surfaces(inputs: Sequence[Any], tags: Sequence[Sequence[str]], fo
     """The surfaces and labels of the spans of each input."""
     every = spans_from_sequences(tags, found.scheme, style=found.style)
     return [
-        [(surface(item, span.start, span.end), span.label or None) for span in own]
-        for item, own in zip(inputs, every, strict=True)
+        [(surface(item, span.start, span.end), span.label or None) for span in spans]
+        for item, spans in zip(inputs, every, strict=True)
     ]
 
 
@@ -392,21 +383,15 @@ def read_entries(
         if not text.strip():
             continue
         try:
-            surface, own_label, own = line_of(text, strength)
-            problem = _surface_problem(surface)
+            surface, given_label, given = line_of(text, strength)
+            _check_surface(surface)
         except DataError as error:
-            problem = str(error)
-        if problem:
-            raise CorpusError(problem, path=source.name, line=number, text=line)
-        entries.append(Entry(surface, own_label or label, own))
+            raise CorpusError(str(error), path=source.name, line=number, text=line) from None
+        entries.append(Entry(surface, given_label or label, given))
     return Reading(entries, name, reason)
 
 
 Parsed = tuple[str, str | None, Strength]
-
-
-def _word(line: str, strength: Strength) -> Parsed:
-    return line, None, strength
 
 
 def _jieba(line: str, strength: Strength) -> Parsed:
@@ -421,8 +406,8 @@ def _tsv(line: str, strength: Strength) -> Parsed:
     cells = [cell.strip() for cell in line.split("\t")]
     if len(cells) > 3:
         raise DataError(f"expected surface, label and strength between tabs, got {len(cells)} cells")
-    surface, label, own = (*cells, "", "")[:3]
-    return surface, label or None, parse_strength(own) if own else strength
+    surface, label, given = (*cells, "", "")[:3]
+    return surface, label or None, parse_strength(given) if given else strength
 
 
 def _json(line: str, strength: Strength) -> Parsed:
@@ -432,12 +417,12 @@ def _json(line: str, strength: Strength) -> Parsed:
         raise DataError(f"expected JSON: {error}") from None
     name = "pattern" if "pattern" in fields and "surface" not in fields else "surface"
     label = fields.value("label", str, type(None)) if "label" in fields else None
-    own: Any = fields.value("strength", str, int, float, type(None)) if "strength" in fields else None
-    return fields.text(name), label, strength if own is None else parse_strength(own)
+    given: Any = fields.value("strength", str, int, float, type(None)) if "strength" in fields else None
+    return fields.text(name), label, strength if given is None else parse_strength(given)
 
 
 FORMATS: dict[str, Callable[[str, Strength], Parsed]] = {
-    "words": _word,
+    "words": lambda line, strength: (line, None, strength),
     "jieba": _jieba,
     "tsv": _tsv,
     "jsonl": _json,
@@ -446,18 +431,16 @@ FORMATS: dict[str, Callable[[str, Strength], Parsed]] = {
 
 def _recognised(source: Source) -> tuple[str, str]:
     """The format of a file by its name, else by its first lines, and why."""
-    suffixes = os.path.splitext(os.fspath(source.path).lower())[0::1]
-    for name, endings in (("jsonl", (".jsonl", ".ndjson")), ("tsv", (".tsv",))):
-        ending = next((end for end in endings if suffixes[1] == end or suffixes[0].endswith(end)), None)
-        if ending is not None:
+    stem, suffix = os.path.splitext(os.fspath(source.path).lower())
+    for ending, name in ((".jsonl", "jsonl"), (".ndjson", "jsonl"), (".tsv", "tsv")):
+        if suffix == ending or stem.endswith(ending):  # then the suffix is that of a compression
             return name, f"its name has {ending}"
     lines = [line for line in source.head.split("\n")[:_SAMPLE] if line.strip()]
     if lines and lines[0].lstrip("\ufeff ").startswith("{"):
         return "jsonl", "its first line begins with {"
     if any("\t" in line for line in lines):
         return "tsv", "it has tabs"
-    found: Iterator[str] = (line for line in lines if _SURELY_JIEBA.fullmatch(line.strip("\r\ufeff ")))
-    example = next(found, None)
+    example = next((line for line in lines if _SURELY_JIEBA.fullmatch(line.strip("\r\ufeff "))), None)
     if example is not None:
         return "jieba", f"it has a line with a frequency or a tag: {example.strip()[:40]!r}"
     return "words", "each line is one surface"

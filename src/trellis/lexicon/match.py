@@ -40,7 +40,7 @@ class Matches(NamedTuple):
 
 @dataclass(frozen=True)
 class Folding:
-    """What makes no difference when entries are looked for."""
+    """Which differences between entry and text are ignored: case, and full or half width."""
 
     case: bool = False
     width: bool = True
@@ -53,7 +53,7 @@ class Folding:
         return plain.casefold() if self.case else plain
 
     def each(self, texts: Sequence[str]) -> list[str]:
-        """The same for many texts, all at once if none has white space inside."""
+        """Many texts as they are compared, folded at once if none has white space inside."""
         parts = "\n".join(texts).split()
         if len(parts) != len(texts):
             return list(map(self, texts))
@@ -85,16 +85,16 @@ class _Text(NamedTuple):
     place: IntArray  # [N] its place in the sequence
 
 
-class _Found(NamedTuple):
+class _Hits(NamedTuple):
     """Places of the text, and the number of the entry there."""
 
     begin: IntArray
     end: IntArray
     number: IntArray
 
-    def taken(self, rows: IntArray) -> _Found:
+    def take(self, rows: IntArray) -> _Hits:
         """The matches in these rows."""
-        return _Found(self.begin[rows], self.end[rows], self.number[rows])
+        return _Hits(self.begin[rows], self.end[rows], self.number[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +133,14 @@ class Matcher:
     def matches(self, sentences: Sequence[Any]) -> Matches:
         """All occurrences of entries in the sentences."""
         block = self._text(sentences)
-        found = self._found(block.text)
-        begin, end = block.first[found.begin], block.last[found.end]
+        hits = self._hits(block.text)
+        begin, end = block.first[hits.begin], block.last[hits.end]
         same = (begin >= 0) & (end >= begin)
         same &= block.owner[begin] == block.owner[end]  # a token -1 is some other one, which does no harm
-        found = found.taken(np.flatnonzero(same))
-        found = found.taken(np.flatnonzero(self._fits(block, sentences, found)))
-        begin, end = block.first[found.begin], block.last[found.end]
-        return Matches(block.owner[begin], block.place[begin], block.place[end] + 1, found.number)
+        hits = hits.take(np.flatnonzero(same))
+        hits = hits.take(np.flatnonzero(self._fits(block, sentences, hits)))
+        begin, end = block.first[hits.begin], block.last[hits.end]
+        return Matches(block.owner[begin], block.place[begin], block.place[end] + 1, hits.number)
 
     def _text(self, sentences: Sequence[Any]) -> _Text:
         tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]
@@ -148,7 +148,7 @@ class Matcher:
         try:
             flat = list(map(self.folded.__getitem__, chain.from_iterable(tokens)))
         except (TypeError, AttributeError):
-            wrong = next(token for own in tokens for token in own if not isinstance(token, str))
+            wrong = next(token for token in chain.from_iterable(tokens) if not isinstance(token, str))
             raise DataError(f"a lexicon needs tokens that are strings, got {shown(wrong)}") from None
         sizes = np.fromiter(map(len, flat), np.int64, len(flat))
         offsets = offsets_of(sizes)
@@ -159,7 +159,7 @@ class Matcher:
         owner = np.repeat(np.arange(len(lengths)), lengths)
         return _Text("".join(flat), first, last, owner, ranges(0, lengths))
 
-    def _found(self, text: str) -> _Found:
+    def _hits(self, text: str) -> _Hits:
         """The entries at each place of the text."""
         found: list[tuple[int, int, int]] = []
         if self.automaton is not None:
@@ -170,32 +170,32 @@ class Matcher:
         number = np.take(self.singles, _code_points(text), mode="clip")
         places = np.flatnonzero(number >= 0)
         patterns = np.concatenate([number[places], longer + self.first_longer])
-        every = _Found(np.concatenate([places, begin]), np.concatenate([places + 1, end]), patterns)
+        every = _Hits(np.concatenate([places, begin]), np.concatenate([places + 1, end]), patterns)
         if len(self.ends) == len(self.patterns) + 1:  # each pattern is that of one entry
             return every._replace(number=self.patterns[patterns])
         sizes = self.ends[patterns + 1] - self.ends[patterns]
         entry = self.patterns[np.repeat(self.ends[patterns], sizes) + ranges(0, sizes)]
-        return every.taken(np.repeat(np.arange(len(patterns)), sizes))._replace(number=entry)
+        return every.take(np.repeat(np.arange(len(patterns)), sizes))._replace(number=entry)
 
-    def _fits(self, block: _Text, sentences: Sequence[Any], found: _Found) -> BoolArray:
+    def _fits(self, block: _Text, sentences: Sequence[Any], hits: _Hits) -> BoolArray:
         """Whether white space is where the entry has it, and no word is cut."""
-        kind, characters = _places(block, sentences), _of_characters(block)
+        kind, characters = _breaks(block, sentences), _of_characters(block)
         joins = np.zeros(len(kind), dtype=np.bool_)  # letters of one word on both sides
         letters = _is_latin(block.text)
         joins[1:-1] = letters[1:] & letters[:-1]
         inner = (kind == _GAP) | ((kind == _UNSURE) & joins & ~characters)
         passed = np.cumsum(inner)
         # passed[end - 1] - passed[begin]: gaps at the places begin + 1 .. end - 1
-        between = passed[found.end - 1] - passed[found.begin]
-        kept: BoolArray = between == 0
+        between = passed[hits.end - 1] - passed[hits.begin]
+        fits: BoolArray = between == 0
         if self.boundaries == "token":
             cut = joins & (kind != _INSIDE) & (kind != _GAP) & characters
-            kept &= ~cut[found.begin] & ~cut[found.end]
-        for row in np.flatnonzero(self.has_blanks[found.number]).tolist():
-            places = found.begin[row] + np.array(self.blanks[int(found.number[row])])
+            fits &= ~cut[hits.begin] & ~cut[hits.end]
+        for row in np.flatnonzero(self.has_blanks[hits.number]).tolist():
+            places = hits.begin[row] + np.array(self.blanks[int(hits.number[row])])
             apart = (kind[places] == _UNSURE) | (kind[places] == _GAP)
-            kept[row] = apart.all() and inner[places].sum() == between[row]
-        return kept
+            fits[row] = apart.all() and inner[places].sum() == between[row]
+        return fits
 
 
 def _automaton(patterns: list[str]) -> Any:
@@ -211,8 +211,8 @@ def _blanks(surface: str, folding: Folding) -> tuple[int, ...]:
     return tuple(np.cumsum(parts)[:-1].tolist())
 
 
-def _places(block: _Text, sentences: Sequence[Any]) -> IntArray:
-    """What is at each place of the text."""
+def _breaks(block: _Text, sentences: Sequence[Any]) -> IntArray:
+    """For each place of the text, one of _INSIDE, _UNSURE, _GAP and _CLOSE."""
     kind = np.where(block.first >= 0, _UNSURE, _INSIDE)
     starts = np.flatnonzero(block.first >= 0)
     tokens = block.first[starts]

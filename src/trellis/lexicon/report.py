@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from trellis.lexicon.constraints import Occurrences
 from trellis.lexicon.lexicon import Entry, surface
-from trellis.report import Grid, Report
+from trellis.results import Grid, Report
 from trellis.tags import Span
 from trellis.tags.spans import ScoredSpan
 
@@ -49,35 +49,15 @@ class EntryReport:
     alone: float
 
 
-class SpanDistribution(Protocol):
-    """What a report asks a posterior."""
-
-    @property
-    def first(self) -> int:
-        """The number of the first input."""
-
-    @property
-    def inputs(self) -> Sequence[Any]:
-        """Sentences or token lists."""
-
-    def spans(self) -> list[list[ScoredSpan]]:
-        """The spans of the best labelling of each input."""
-
-    def span_probabilities(self, spans: Sequence[Sequence[Span]]) -> list[list[ScoredSpan]]:
-        """The exact probabilities of the given spans of each input."""
-
-
 @dataclass(frozen=True, eq=False)
 class LexiconReport(Report):
-    """What came of each occurrence of each entry; add reports up with `+`."""
+    """Whether each occurrence of each entry is a span, and how probable; reports are added with `+`."""
 
     occurrences: tuple[Occurrence, ...] = ()
 
     @classmethod
-    def of(
-        cls, found: Occurrences, posterior: SpanDistribution, alone: SpanDistribution, kinds: tuple[str, ...]
-    ) -> LexiconReport:
-        """What came of the occurrences, by a distribution with the lexicon and by that of the model alone.
+    def of(cls, found: Occurrences, posterior: Any, alone: Any, kinds: tuple[str, ...]) -> LexiconReport:
+        """The report on occurrences, from the `trellis.models.Posterior` with the lexicon and that of the model alone.
 
         `kinds` are the types of spans, of which an entry without a label may have any.
         """
@@ -88,11 +68,11 @@ class LexiconReport(Report):
         for row, (b, begin, end) in enumerate(places):
             asked[b] += [Span(begin, end, kind) for kind in wanted[row]]
             owners[b] += [row] * len(wanted[row])
-        rows = np.array([row for own in owners for row in own], dtype=np.int64)
+        rows = np.array(list(chain.from_iterable(owners)), dtype=np.int64)
         probability, probability_alone = (
             np.bincount(
                 rows,
-                weights=np.array([p for own in one.span_probabilities(asked) for _, p in own], dtype=np.float64),
+                weights=np.array([p for _, p in chain.from_iterable(one.span_probabilities(asked))], dtype=np.float64),
                 minlength=len(found),
             )
             for one in (posterior, alone)
@@ -142,12 +122,12 @@ class LexiconReport(Report):
         rows = [
             EntryReport(
                 entry,
-                len(own),
-                sum(one.fired for one in own),
-                sum(one.probability for one in own) / len(own),
-                sum(one.alone for one in own) / len(own),
+                len(occurrences),
+                sum(one.fired for one in occurrences),
+                sum(one.probability for one in occurrences) / len(occurrences),
+                sum(one.alone for one in occurrences) / len(occurrences),
             )
-            for entry, own in groups.items()
+            for entry, occurrences in groups.items()
         ]
         return sorted(rows, key=lambda row: (row.fired - row.occurrences, -row.occurrences, row.entry.surface))
 

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING
 from trellis.arrays import IntArray
 from trellis.lazy import lazily
 from trellis.metrics.calibration import Bin, Calibration, calibration, span_calibration, token_calibration
-from trellis.report import Grid, Report
+from trellis.results import Grid, Report
 
 if TYPE_CHECKING:
-    from trellis.metrics.errors import ErrorReport, Mistake, SpanError, entity_errors, span_errors
+    from trellis.metrics.entities import (
+        EntityScores,
+        ErrorReport,
+        Mistake,
+        SpanError,
+        entity_counts,
+        entity_errors,
+        entity_scores,
+        span_errors,
+    )
     from trellis.metrics.prf import Score
     from trellis.metrics.significance import (
         Interval,
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
         f1,
         paired_significance,
     )
-    from trellis.metrics.spans import EntityScores, entity_counts, entity_scores
     from trellis.metrics.tokens import ConfusionMatrix, TaggingScores, tagging_scores, token_counts
     from trellis.metrics.words import (
         JointScores,
@@ -76,7 +84,16 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "errors": ("ErrorReport", "Mistake", "SpanError", "entity_errors", "span_errors"),
+        "entities": (
+            "EntityScores",
+            "ErrorReport",
+            "Mistake",
+            "SpanError",
+            "entity_counts",
+            "entity_errors",
+            "entity_scores",
+            "span_errors",
+        ),
         "prf": ("Score",),
         "significance": (
             "Interval",
@@ -87,7 +104,6 @@ __getattr__ = lazily(
             "f1",
             "paired_significance",
         ),
-        "spans": ("EntityScores", "entity_counts", "entity_scores"),
         "tokens": ("ConfusionMatrix", "TaggingScores", "tagging_scores", "token_counts"),
         "words": (
             "JointScores",

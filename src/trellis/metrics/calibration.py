@@ -15,10 +15,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trellis.arrays import FloatArray
 from trellis.errors import ConfigError, DataError, number_of
 from trellis.metrics.prf import check_aligned, percent
-from trellis.report import Grid, Report
+from trellis.results import Grid, Report
 from trellis.tags import Span
 from trellis.tags.spans import Tags
 
@@ -63,14 +62,25 @@ class Calibration(Report):
 
 def calibration(probabilities: ArrayLike, right: ArrayLike, *, bins: int = 10) -> Calibration:
     """Calibration of answers, from the probability of each and whether it was right."""
-    confidence, correct = _checked(probabilities, right, bins)
+    confidence = np.asarray(probabilities, dtype=np.float64)
+    correct = np.asarray(right, dtype=np.float64)
+    if confidence.ndim != 1 or confidence.shape != correct.shape:
+        raise DataError(
+            f"probabilities and answers must be two flat arrays of one length, got shapes "
+            f"{confidence.shape} and {correct.shape}"
+        )
+    outside = np.flatnonzero(~((confidence >= 0) & (confidence <= 1 + 1e-9)))
+    if len(outside):
+        raise DataError(f"probability {confidence[outside[0]]} at {outside[0]}: expected a number from 0 to 1")
+    if bins < 1:
+        raise ConfigError(f"bins must be at least 1, got {bins}")
     if len(confidence) == 0:
         return Calibration(0.0, 0.0, 0.0, 0, ())
     edges = np.linspace(0.0, 1.0, bins + 1)
-    place = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
-    counts = np.bincount(place, minlength=bins)
+    bin_of = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+    counts = np.bincount(bin_of, minlength=bins)
     filled = np.flatnonzero(counts)
-    means = [np.bincount(place, values, bins)[filled] / counts[filled] for values in (confidence, correct)]
+    means = [np.bincount(bin_of, values, bins)[filled] / counts[filled] for values in (confidence, correct)]
     gaps = np.abs(means[1] - means[0])
     table = zip(edges[filled], edges[filled + 1], counts[filled], *means, strict=True)
     return Calibration(
@@ -104,19 +114,3 @@ def span_calibration(
         for span, probability in proposed.items()
     ]
     return calibration([p for p, _ in answers], [hit for _, hit in answers], bins=bins)
-
-
-def _checked(probabilities: ArrayLike, right: ArrayLike, bins: int) -> tuple[FloatArray, FloatArray]:
-    confidence = np.asarray(probabilities, dtype=np.float64)
-    correct = np.asarray(right, dtype=np.float64)
-    if confidence.ndim != 1 or confidence.shape != correct.shape:
-        raise DataError(
-            f"probabilities and answers must be two flat arrays of one length, got shapes "
-            f"{confidence.shape} and {correct.shape}"
-        )
-    outside = np.flatnonzero(~((confidence >= 0) & (confidence <= 1 + 1e-9)))
-    if len(outside):
-        raise DataError(f"probability {confidence[outside[0]]} at {outside[0]}: expected a number from 0 to 1")
-    if bins < 1:
-        raise ConfigError(f"bins must be at least 1, got {bins}")
-    return confidence, correct

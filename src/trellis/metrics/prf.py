@@ -15,12 +15,17 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.errors import DataError, number_of
 
 
-def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
-    """The length of each sentence; if the corpora differ in it, the error names the first such sentence."""
+def check_number(gold: Sequence[object], predicted: Sequence[object]) -> None:
+    """Refuse two corpora that do not have the same number of sentences."""
     if len(gold) != len(predicted):
         raise DataError(
             f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
         )
+
+
+def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
+    """The length of each sentence; if the corpora differ in it, the error names the first such sentence."""
+    check_number(gold, predicted)
     lengths, others = list(map(len, gold)), list(map(len, predicted))
     if lengths != others:
         index = next(i for i, (a, b) in enumerate(zip(lengths, others, strict=True)) if a != b)

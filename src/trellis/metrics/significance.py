@@ -26,7 +26,7 @@ import numpy as np
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ConfigError, DataError
 from trellis.metrics.prf import divide, f_measure, percent
-from trellis.report import Grid, Report
+from trellis.results import Grid, Report
 
 Statistic = Callable[[IntArray], FloatArray]  # sums [..., K] -> figures [...]
 Method = Literal["randomisation", "bootstrap"]
@@ -112,13 +112,14 @@ def paired_significance(
     values = float(statistic(first.sum(axis=0))), float(statistic(second.sum(axis=0)))
     difference = values[1] - values[0]
     if method == "randomisation":
-        extreme = _swapped_differences(first, second, statistic, samples, seed)
+        differences = _swapped_differences(first, second, statistic, samples, seed)
     elif method == "bootstrap":
-        extreme = _resampled_differences(first, second, statistic, samples, seed) - difference
+        draws = _resamples(len(first), samples, seed)
+        differences = np.concatenate([statistic(w @ second) - statistic(w @ first) for w in draws]) - difference
     else:
         raise ConfigError(f"unknown method {method!r}: expected 'randomisation' or 'bootstrap'")
     # Rounding must not decide whether a difference equals the real one; the real one counts as a sample.
-    beyond = int(np.count_nonzero(np.abs(extreme) >= abs(difference) - 1e-12))
+    beyond = int(np.count_nonzero(np.abs(differences) >= abs(difference) - 1e-12))
     return Significance(*values, difference, (beyond + 1) / (samples + 1), method, samples)
 
 
@@ -127,18 +128,11 @@ def _swapped_differences(
 ) -> FloatArray:
     rng = np.random.default_rng(seed)
     total, change = first.sum(axis=0) + second.sum(axis=0), second - first
-    found = []
+    differences = []
     for size in _batches(len(first), samples):
         swapped = first.sum(axis=0) + rng.integers(0, 2, (size, len(first))) @ change
-        found.append(statistic(total - swapped) - statistic(swapped))
-    return np.concatenate(found)
-
-
-def _resampled_differences(
-    first: IntArray, second: IntArray, statistic: Statistic, samples: int, seed: int
-) -> FloatArray:
-    weights = _resamples(len(first), samples, seed)
-    return np.concatenate([statistic(w @ second) - statistic(w @ first) for w in weights])
+        differences.append(statistic(total - swapped) - statistic(swapped))
+    return np.concatenate(differences)
 
 
 def _resamples(sentences: int, samples: int, seed: int) -> Iterator[IntArray]:

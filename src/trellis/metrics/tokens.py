@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trellis.arrays import IntArray
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, number_of
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, check_aligned, per_type, percent
-from trellis.report import Grid, Report
+from trellis.results import Grid, Report
 from trellis.tags.spans import Tags
 
 _MOST_LABELS = 1000
@@ -78,21 +78,30 @@ def tagging_scores(
 ) -> TaggingScores:
     """Accuracy and its parts; known and unknown need the ``tokens`` and the training ``vocabulary``."""
     check_aligned(gold, predicted)
-    labels, *sides = _numbered(gold, predicted)
-    right = [true == guess for a, b in zip(gold, predicted, strict=True) for true, guess in zip(a, b, strict=True)]
-    total, correct = len(right), sum(right)
-    known, unknown, unknown_tokens = _by_vocabulary(gold, right, tokens, vocabulary)
+    labels = sorted(set().union(*gold, *predicted))
+    ids = {label: index for index, label in enumerate(labels)}
+    true, guess = (
+        np.fromiter((ids[tag] for tags in side for tag in tags), dtype=np.int64) for side in (gold, predicted)
+    )
+    right = true == guess
+    tally = Tally(labels, *(np.bincount(side, minlength=len(labels)) for side in (true[right], guess, true)))
     perfect = sum(list(a) == list(b) for a, b in zip(gold, predicted, strict=True))
-    tally = _tally(labels, *sides)
+    known_accuracy = unknown_accuracy = unknown_tokens = None
+    if tokens is not None and vocabulary is not None:
+        if [*map(len, tokens)] != [*map(len, gold)]:
+            raise DataError("tokens and gold tags differ in length: expected one tag per token")
+        known = np.array([word in vocabulary for sentence in tokens for word in sentence], dtype=np.bool_)
+        known_accuracy, unknown_accuracy = _share(right[known]), _share(right[~known])
+        unknown_tokens = int(np.count_nonzero(~known))
     return TaggingScores(
-        _share(correct, total) or 0.0,
-        known,
-        unknown,
-        _share(perfect, len(gold)) or 0.0,
-        total,
+        _share(right) or 0.0,
+        known_accuracy,
+        unknown_accuracy,
+        perfect / len(gold) if len(gold) else 0.0,
+        len(right),
         unknown_tokens,
         per_type(tally),
-        _confusion(tally, *sides),
+        _confusion(tally, true, guess),
     )
 
 
@@ -104,50 +113,18 @@ def token_counts(gold: Tags, predicted: Tags) -> IntArray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
 
 
-def _numbered(gold: Tags, predicted: Tags) -> tuple[list[str], IntArray, IntArray]:
-    """The labels in order, and the gold and predicted ones of all tokens as numbers."""
-    labels = sorted(set().union(*gold, *predicted))
-    ids = {label: index for index, label in enumerate(labels)}
-    true, guess = (
-        np.fromiter((ids[tag] for tags in side for tag in tags), dtype=np.int64) for side in (gold, predicted)
-    )
-    return labels, true, guess
-
-
-def _tally(labels: list[str], true: IntArray, guess: IntArray) -> Tally:
-    right, predicted, gold = (np.bincount(side, minlength=len(labels)) for side in (true[true == guess], guess, true))
-    return Tally(labels, right, predicted, gold)
-
-
 def _confusion(tally: Tally, true: IntArray, guess: IntArray) -> ConfusionMatrix:
     """Counts of the most frequent labels against each other: a table of all could be larger than the corpus."""
     order = np.argsort(-(tally.gold + tally.predicted), kind="stable")
-    kept = np.sort(order[:_MOST_LABELS])
-    places = np.full(len(tally.names), -1)
-    places[kept] = np.arange(len(kept))
-    rows, columns = places[true], places[guess]
+    frequent = np.sort(order[:_MOST_LABELS])
+    size = len(frequent)
+    index = np.full(len(tally.names), -1)
+    index[frequent] = np.arange(size)
+    rows, columns = index[true], index[guess]
     inside = (rows >= 0) & (columns >= 0)
-    cells = np.bincount(rows[inside] * len(kept) + columns[inside], minlength=len(kept) ** 2)
-    counts = cells.reshape(len(kept), len(kept)).tolist()
-    return ConfusionMatrix(tuple(tally.names[i] for i in kept), tuple(map(tuple, counts)))
+    counts = np.bincount(rows[inside] * size + columns[inside], minlength=size**2).reshape(size, size)
+    return ConfusionMatrix(tuple(tally.names[i] for i in frequent), tuple(map(tuple, counts.tolist())))
 
 
-def _by_vocabulary(
-    gold: Tags,
-    right: list[bool],
-    tokens: Sequence[Sequence[str]] | None,
-    vocabulary: Container[str] | None,
-) -> tuple[float | None, float | None, int | None]:
-    """Accuracy on known words, on unknown words, and how many are unknown."""
-    if tokens is None or vocabulary is None:
-        return None, None, None
-    if [*map(len, tokens)] != [*map(len, gold)]:
-        raise DataError("tokens and gold tags differ in length: expected one tag per token")
-    known = [word in vocabulary for sentence in tokens for word in sentence]
-    hits = sum(hit for hit, seen in zip(right, known, strict=True) if seen)
-    seen = sum(known)
-    return _share(hits, seen), _share(sum(right) - hits, len(known) - seen), len(known) - seen
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def _share(right: BoolArray) -> float | None:
+    return int(np.count_nonzero(right)) / len(right) if len(right) else None

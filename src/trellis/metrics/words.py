@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,8 +33,8 @@ import numpy as np
 
 from trellis.arrays import IntArray
 from trellis.errors import ConfigError, DataError, number_of
-from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, per_type, percent, score
-from trellis.report import Grid, Report
+from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, check_number, per_type, percent, score
+from trellis.results import Grid, Report
 
 Words = Sequence[Sequence[str]]
 Alignment = Literal["diff", "offsets"]
@@ -115,10 +115,7 @@ def _right_words(gold: Words, predicted: Words, alignment: Alignment) -> list[li
 
 def check_texts(gold: Words, predicted: Words) -> None:
     """Refuse words that do not spell the same texts."""
-    if len(gold) != len(predicted):
-        raise DataError(
-            f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
-        )
+    check_number(gold, predicted)
     for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):
         left, right = "".join(true), "".join(guess)
         if left != right:
@@ -152,7 +149,11 @@ class JointScores(Report):
 def joint_scores(gold: TaggedWords, predicted: TaggedWords, *, vocabulary: Container[str] | None = None) -> JointScores:
     """Scores of predicted words and tags; both sides must spell the same text."""
     words = segmentation_scores(_words(gold), _words(predicted), vocabulary=vocabulary)
-    tally = _tally(gold, predicted)
+    true, guessed = [*map(_items, gold)], [*map(_items, predicted)]
+    right = [a & b for a, b in zip(true, guessed, strict=True)]
+    counts = [Counter(tag for items in side for _, _, tag in items) for side in (right, guessed, true)]
+    names = sorted(counts[1].keys() | counts[2].keys())
+    tally = Tally(names, *(np.array([count[name] for name in names], dtype=np.int64) for count in counts))
     return JointScores(words, averages(tally).micro, per_type(tally))
 
 
@@ -171,20 +172,6 @@ def _words(sentences: TaggedWords) -> list[list[str]]:
 def _items(sentence: Sequence[tuple[str, str]]) -> set[Item]:
     places = word_offsets([word for word, _ in sentence])
     return {(start, end, tag) for (start, end), (_, tag) in zip(places, sentence, strict=True)}
-
-
-def _tally(gold: TaggedWords, predicted: TaggedWords) -> Tally:
-    """Counts of each tag that occurs, by name."""
-    true, guessed = [*map(_items, gold)], [*map(_items, predicted)]
-    right = [a & b for a, b in zip(true, guessed, strict=True)]
-    counts = [_by_tag(side) for side in (right, guessed, true)]
-    names = sorted(counts[1].keys() | counts[2].keys())
-    correct, found, wanted = (np.array([own[name] for name in names], dtype=np.int64) for own in counts)
-    return Tally(names, correct, found, wanted)
-
-
-def _by_tag(sentences: Iterable[Iterable[Item]]) -> Counter[str]:
-    return Counter(tag for sentence in sentences for _, _, tag in sentence)
 
 
 def common_words(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
@@ -249,13 +236,9 @@ def _subsequence(left: Sequence[str], right: Sequence[str]) -> list[int]:
     rows = [full]
     for word in left:
         row = rows[-1]
-        found = row & places.get(word, 0)
-        rows.append(((row + found) | (row - found)) & full)
-    return _trace(rows)
-
-
-def _trace(rows: list[int]) -> list[int]:
-    """Walk back from the last corner: a step in the row that the row above does not have is a match."""
+        matches = row & places.get(word, 0)
+        rows.append(((row + matches) | (row - matches)) & full)
+    # Walk back from the last corner: a step in the row that the row above does not have is a match.
     matched = []
     column, place = rows[0].bit_length(), len(rows) - 1
     while column and place:

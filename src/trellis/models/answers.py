@@ -7,8 +7,9 @@ made when they are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.corpus import words_of_spans
 from trellis.lazy import cached
 from trellis.ragged import offsets_of
-from trellis.report import Grid, Report, data_frame
+from trellis.results import Grid, Report, data_frame
 from trellis.tags import Span, SpanTable
 from trellis.tags.spans import ScoredSpan
 from trellis.text import Sentence, hue, sentence_in, split_sentences
@@ -55,7 +56,7 @@ class TextSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """What was found for a block of sentences: labels and probabilities by token, and the spans."""
+    """The answers of a tagger for a block of sentences: labels and probabilities by token, and the spans."""
 
     inputs: Sequence[Any]
     """Sentences or token lists."""
@@ -98,17 +99,16 @@ class Answers:
         """The answers for one sentence, by themselves."""
         tokens, spans = self.tokens_of(index), self.spans_of(index)
         begin, end, kind = (column[spans].copy() for column in (self.spans.begin, self.spans.end, self.spans.kind))
-        return Answers(
-            (self.inputs[index],),
-            (self.texts[index],),
-            self.separator,
-            self.labels,
-            self.ids[tokens].copy(),
-            self.probabilities[tokens].copy(),
-            SpanTable(np.zeros_like(begin), begin, end, kind, self.spans.kinds),
-            self.span_probabilities[spans].copy(),
-            np.array([0, tokens.stop - tokens.start]),
-            np.array([0, spans.stop - spans.start]),
+        return replace(
+            self,
+            inputs=(self.inputs[index],),
+            texts=(self.texts[index],),
+            ids=self.ids[tokens].copy(),
+            probabilities=self.probabilities[tokens].copy(),
+            spans=SpanTable(np.zeros_like(begin), begin, end, kind, self.spans.kinds),
+            span_probabilities=self.span_probabilities[spans].copy(),
+            token_offsets=np.array([0, tokens.stop - tokens.start]),
+            span_offsets=np.array([0, spans.stop - spans.start]),
         )
 
     def sentence(self, index: int) -> Sentence:
@@ -141,7 +141,7 @@ class Tagged:
     @cached
     def sentence(self) -> Sentence:
         """Tokens with tags, text and offsets."""
-        return self._untagged.with_tags(tuple(self._tag_list()))
+        return self._untagged.with_tags(self.tags)
 
     @cached
     def _untagged(self) -> Sentence:
@@ -150,15 +150,7 @@ class Tagged:
     @cached
     def probabilities(self) -> tuple[float, ...]:
         """The exact probability of each token's tag."""
-        return tuple(self._probability_list())
-
-    def _tag_list(self) -> list[str]:
-        labels = self._answers.labels
-        return [labels[i] for i in self._answers.ids[self._answers.tokens_of(self._index)].tolist()]
-
-    def _probability_list(self) -> list[float]:
-        found: list[float] = self._answers.probabilities[self._answers.tokens_of(self._index)].tolist()
-        return found
+        return tuple(self._answers.probabilities[self._answers.tokens_of(self._index)].tolist())
 
     @cached
     def spans(self) -> tuple[TextSpan, ...]:
@@ -218,7 +210,8 @@ class Tagged:
     @property
     def tags(self) -> tuple[str, ...]:
         """One tag per token."""
-        return tuple(self._tag_list())
+        ids = self._answers.ids[self._answers.tokens_of(self._index)].tolist()
+        return tuple([self._answers.labels[i] for i in ids])
 
     @property
     def words(self) -> list[str]:
@@ -243,8 +236,8 @@ class Tagged:
             "text": self.text,
             "tokens": list(self._untagged.tokens),
             "offsets": list(map(list, self._untagged.offsets or ())),
-            "tags": self._tag_list(),
-            "probabilities": self._probability_list(),
+            "tags": list(self.tags),
+            "probabilities": list(self.probabilities),
             "spans": self.to_records(),
         }
 
@@ -291,10 +284,10 @@ def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tag
     tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
     for (number, start, _), one in zip(parts, annotate([part for _, _, part in parts]), strict=True):
         tagged[number].append((start, one))
-    blank = iter(annotate([item for item, own in zip(given, tagged, strict=True) if not own]))
+    blank = iter(annotate([item for item, sentences in zip(given, tagged, strict=True) if not sentences]))
     return [
-        next(blank) if not own else joined(item, own) if isinstance(item, str) else own[0][1]
-        for item, own in zip(given, tagged, strict=True)
+        next(blank) if not sentences else joined(item, sentences) if isinstance(item, str) else sentences[0][1]
+        for item, sentences in zip(given, tagged, strict=True)
     ]
 
 
@@ -310,31 +303,21 @@ def parts_of(given: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
 
 def joined(text: str, parts: Sequence[tuple[int, Tagged]]) -> Tagged:
     """A document from its tagged sentences and the places where they begin."""
-    own = [(start, one.sentence, one.answers) for start, one in parts]
-    tokens = [token for _, sentence, _ in own for token in sentence.tokens]
-    offsets = [(start + a, start + b) for start, sentence, _ in own for a, b in sentence.offsets or ()]
-    before = np.cumsum([0, *(len(sentence) for _, sentence, _ in own)])
-    spans = [answers.spans for _, _, answers in own]
-    first = own[0][2]
-    begin, end, kind = (
-        np.concatenate([getattr(table, name) + shift * n for table, n in zip(spans, before, strict=False)])
-        for name, shift in (("begin", 1), ("end", 1), ("kind", 0))
+    whole = Answers.joined([one.answers for _, one in parts])
+    sentences = [(start, one.sentence) for start, one in parts]
+    tokens = tuple(token for _, sentence in sentences for token in sentence.tokens)
+    offsets = tuple((start + a, start + b) for start, sentence in sentences for a, b in sentence.offsets or ())
+    spans = whole.spans
+    shift = whole.token_offsets[spans.sequence]
+    one = replace(
+        whole,
+        inputs=(Sentence(tokens, text=text, offsets=offsets),),
+        texts=(None,),
+        spans=spans._replace(sequence=np.zeros_like(spans.sequence), begin=spans.begin + shift, end=spans.end + shift),
+        token_offsets=whole.token_offsets[[0, -1]],
+        span_offsets=whole.span_offsets[[0, -1]],
     )
-    return Tagged(
-        Answers(
-            (Sentence(tuple(tokens), text=text, offsets=tuple(offsets)),),
-            (None,),
-            first.separator,
-            first.labels,
-            np.concatenate([answers.ids for _, _, answers in own]),
-            np.concatenate([answers.probabilities for _, _, answers in own]),
-            SpanTable(np.zeros_like(begin), begin, end, kind, first.spans.kinds),
-            np.concatenate([answers.span_probabilities for _, _, answers in own]),
-            np.array([0, len(tokens)]),
-            np.array([0, len(begin)]),
-        ),
-        0,
-    )
+    return Tagged(one, 0)
 
 
 @dataclass(frozen=True)
@@ -356,22 +339,11 @@ class LatticeView(Report):
         ]
 
     def mark(self, token: int, label: int) -> str:
-        """What stands at a label of a token: the best path goes through it, the next best does, or neither."""
+        """● if the best path has this label at this token, ○ if the second does, else a blank."""
         for path, sign in zip(self.paths, (_BEST, _NEXT), strict=False):
             if path.tags[token] == self.labels[label]:
                 return sign
         return " "
-
-    def runner_up(self, token: int) -> tuple[str, float]:
-        """The most probable label of a token apart from that of the best path, and its probability."""
-        chosen = self.paths[0].tags[token]
-        rest = [(p, label) for p, label in zip(self.probabilities[token], self.labels, strict=True) if label != chosen]
-        p, label = max(rest, default=(0.0, ""))
-        return label, p
-
-    def probability(self, token: int, label: str) -> float:
-        """The probability of a label at a token."""
-        return self.probabilities[token][self.labels.index(label)]
 
     def grid(self) -> Grid:
         """Labels down, tokens across; ● is the best path and ○ the second."""
@@ -383,41 +355,37 @@ class LatticeView(Report):
 
     def draw(self, width: int = 80) -> RenderableType:
         """For a rich console of this width: the trellis, in parts below each other if it is long, and the paths."""
+        from rich.cells import cell_len
         from rich.console import Group
 
-        parts = [self._table(first, last) for first, last in self._stretches(width)]
+        room = width - max((len(self.labels[j]) for j in self.shown()), default=5) - 5
+        firsts, used = [0], 0
+        for t, token in enumerate(self.tokens):
+            needed = max(cell_len(token), 8) + 3
+            if t > firsts[-1] and used + needed > room:
+                firsts.append(t)
+                used = 0
+            used += needed
+        parts = [self._table(first, last) for first, last in pairwise([*firsts, len(self.tokens)])]
         return Group(*parts, self._path_table())
 
-    def _stretches(self, width: int) -> Iterator[tuple[int, int]]:
-        """How many tokens fit next to each other."""
-        room = width - max((len(self.labels[j]) for j in self.shown()), default=5) - 5
-        first, used = 0, 0
-        for t, token in enumerate(self.tokens):
-            needed = max(_cells(token), 8) + 3
-            if t > first and used + needed > room:
-                yield first, t
-                first, used = t, 0
-            used += needed
-        yield first, len(self.tokens)
-
     def _table(self, first: int, last: int) -> RenderableType:
+        """The tokens `first` to ``last - 1``."""
         from rich.table import Table
         from rich.text import Text
+
+        def cell(token: int, label: int) -> Text:
+            p, mark = self.probabilities[token][label], self.mark(token, label)
+            style = {_BEST: "bold green", _NEXT: "yellow"}.get(mark, "" if p >= 0.01 else "dim")
+            return Text(f"{mark} {_BARS[round(p * 8)]} {p:.2f}" if p >= 0.005 else f"{mark}   ·  ", style=style)
 
         table = Table(pad_edge=False)
         table.add_column("label", no_wrap=True)
         for token in self.tokens[first:last]:
             table.add_column(Text(token), justify="right", no_wrap=True)
         for j in self.shown():
-            table.add_row(Text(self.labels[j]), *(self._cell(t, j) for t in range(first, last)))
+            table.add_row(Text(self.labels[j]), *(cell(t, j) for t in range(first, last)))
         return table
-
-    def _cell(self, token: int, label: int) -> Text:
-        from rich.text import Text
-
-        p, mark = self.probabilities[token][label], self.mark(token, label)
-        style = {_BEST: "bold green", _NEXT: "yellow"}.get(mark, "" if p >= 0.01 else "dim")
-        return Text(f"{mark} {_BARS[round(p * 8)]} {p:.2f}" if p >= 0.005 else f"{mark}   ·  ", style=style)
 
     def _path_table(self) -> RenderableType:
         from rich.table import Table
@@ -427,35 +395,21 @@ class LatticeView(Report):
         for name in ("", "probability", "labels; below the best only where they differ"):
             table.add_column(name, justify="right" if name == "probability" else "left")
         for rank, path in enumerate(self.paths):
-            labels = path.tags if rank == 0 else self._differences(path.tags)
+            both = zip(self.tokens, self.paths[0].tags, path.tags, strict=True)
+            labels = [f"{token}/{tag}" for token, best, tag in both if tag != best] if rank else path.tags
             mark = (_BEST, _NEXT)[rank] if rank < 2 else " "
             table.add_row(mark, f"{path.probability:.4f}", Text(" ".join(labels)))
         return table
 
-    def _differences(self, tags: Sequence[str]) -> list[str]:
-        pairs = zip(self.tokens, self.paths[0].tags, tags, strict=True)
-        return [f"{token}/{tag}" for token, best, tag in pairs if tag != best]
-
     def _repr_html_(self) -> str:
         """A table with darker cells for more probable labels, and the best path framed."""
-        head = "".join(f"<th>{escape(token)}</th>" for token in self.tokens)
-        rows = "".join(self._html_row(j) for j in self.shown())
+        frames = {_BEST: "2px solid #2a2", _NEXT: "2px dashed #c80", " ": "1px solid transparent"}
+        rows = [["<tr><th></th>", *(f"<th>{escape(token)}</th>" for token in self.tokens), "</tr>"]]
+        for j in self.shown():
+            cells = (
+                f'<td style="background:rgba(70,130,220,{p:.2f});border:{frames[self.mark(t, j)]}">{p:.3f}</td>'
+                for t, p in enumerate(row[j] for row in self.probabilities)
+            )
+            rows.append([f"<tr><th>{escape(self.labels[j])}</th>", *cells, "</tr>"])
         paths = "".join(f"<li>{path.probability:.4f} {escape(' '.join(path.tags))}</li>" for path in self.paths)
-        return f"<table><tr><th></th>{head}</tr>{rows}</table><ol>{paths}</ol>"
-
-    def _html_row(self, label: int) -> str:
-        cells = "".join(self._html_cell(t, label) for t in range(len(self.tokens)))
-        return f"<tr><th>{escape(self.labels[label])}</th>{cells}</tr>"
-
-    def _html_cell(self, token: int, label: int) -> str:
-        p, mark = self.probabilities[token][label], self.mark(token, label)
-        frame = {_BEST: "2px solid #2a2", _NEXT: "2px dashed #c80"}.get(mark, "1px solid transparent")
-        style = f"background:rgba(70,130,220,{p:.2f});border:{frame}"
-        return f'<td style="{style}">{p:.3f}</td>'
-
-
-def _cells(text: str) -> int:
-    """Columns of a terminal that a text takes."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
+        return f"<table>{''.join(cell for row in rows for cell in row)}</table><ol>{paths}</ol>"

@@ -7,34 +7,29 @@ them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
+from trellis import store
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown, warn
+from trellis.corpus.bad_tags import SHOWN, OnBadTags, check_on_bad_tags, mend, notes_on, refusal, spellings
+from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown, some_of, warn
 from trellis.lazy import cached
 from trellis.tags import (
     Detection,
-    OnBadTags,
     Role,
     Scheme,
     StateMap,
     TagSet,
-    check_on_bad_tags,
     detect,
-    mend,
-    parse_label,
-    refusal,
     scheme_to_learn,
-    summary,
 )
-from trellis.tags.bad_tags import SHOWN, spelling_note, spellings
-from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
+from trellis.tags.detection import NumberedLabels, detect_pairs
+from trellis.tags.states import FINER
 from trellis.text import Sentence, Splitter, fold_tokens, graphemes, learned_words, splitter
 from trellis.training.process_group import ProcessGroup
 
@@ -44,7 +39,7 @@ Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]
 
 @dataclass(frozen=True, slots=True)
 class LabelFacts:
-    """What follows from all labels of a corpus, however many processes have a part of it."""
+    """Which labels a corpus has and how they follow each other; several processes merge theirs."""
 
     pairs: dict[tuple[str, str], int]
     """How often each label follows another one."""
@@ -74,9 +69,11 @@ class Labelled:
     labels: Sequence[Sequence[Label]]
     partial: bool
     shared: LabelFacts | None = None
-    """What the labels of all processes say, if several train together."""
+    """The label facts of all processes, if several train together."""
     first: int = 0
     """The number of the first sentence, for messages."""
+    numbers: Sequence[int] | None = None
+    """The number of each sentence, for messages, if some were left out."""
 
     @classmethod
     def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None, *, first: int = 0) -> Labelled:
@@ -86,21 +83,44 @@ class Labelled:
             tags: list[Sequence[Label]] = [_own_tags(i, item) for i, item in enumerate(items, first)]
         else:
             tags = list(labels)
-            if not {*map(type, tags)} <= {list, tuple}:
-                tags = [_checked(i, own) for i, own in enumerate(tags, first)]
+            for i, sequence in enumerate(tags if not {*map(type, tags)} <= {list, tuple} else ()):
+                if isinstance(sequence, str) or not hasattr(sequence, "__len__"):
+                    raise DataError(
+                        f"the labels of sentence {first + i} must be a list with one label per token, "
+                        f"got {sequence!r:.40}"
+                    )
+                tags[i] = sequence if isinstance(sequence, list | tuple) else list(sequence)
             if len(tags) != len(items):
                 raise DataError(
                     f"{len(tags)} sequences of labels for {number_of(len(items), 'sentence')}: expected as many"
                 )
-        _check_lengths(items, tags, first)
+        for i, item in enumerate(items, first):
+            if type(item) is not list:
+                check_sized(i, item)
+        if list(map(len, items)) != list(map(len, tags)):
+            i = next(i for i, item in enumerate(items) if len(item) != len(tags[i]))
+            counts = f"{number_of(len(items[i]), 'token')} and {number_of(len(tags[i]), 'label')}"
+            raise DataError(f"{name_of(first + i, items[i])} has {counts}: expected as many")
         partial = not all(issubclass(kind, str) for kind in set(map(type, chain.from_iterable(tags))))
+        data = cls(items, tags, partial, first=first)
         if partial:
-            _check_choices(items, tags, first)
-        return cls(items, tags, partial, first=first)
+            data._check_choices()
+        return data
+
+    def _check_choices(self) -> None:
+        """A label is a string, None where it is unknown, or several strings one of which is right."""
+        for i, sequence in enumerate(self.labels):
+            for position, label in enumerate(sequence):
+                several = isinstance(label, Collection) and all(isinstance(one, str) for one in label)
+                if not (label is None or isinstance(label, str) or several):
+                    where = f"{self.name(i)}, position {position}"
+                    raise DataError(f"{where}: a label must be a string, None or several strings, got {shown(label)}")
 
     def part(self, start: int, stop: int) -> Labelled:
-        """Some of the inputs, with their labels."""
-        return Labelled(self.inputs[start:stop], self.labels[start:stop], self.partial, first=self.first + start)
+        """The inputs `start` to ``stop - 1``, with their labels."""
+        numbers = None if self.numbers is None else self.numbers[start:stop]
+        inputs, labels = self.inputs[start:stop], self.labels[start:stop]
+        return Labelled(inputs, labels, self.partial, first=self.first + start, numbers=numbers)
 
     @property
     def lengths(self) -> IntArray:
@@ -110,7 +130,7 @@ class Labelled:
     def strings(self) -> list[list[str]]:
         """The labels, if all are fully known."""
         self._require_known()
-        return [[str(label) for label in own] for own in self.labels]
+        return [[str(label) for label in sequence] for sequence in self.labels]
 
     def distinct(self) -> list[str]:
         """The labels in the order in which they first occur, if all are fully known."""
@@ -119,7 +139,7 @@ class Labelled:
 
     @cached
     def _numbered(self) -> NumberedLabels:
-        """The labels as numbers, if all are fully known."""
+        """The labels that are fully known, as numbers."""
         return NumberedLabels(self.fragments())
 
     def _require_known(self) -> None:
@@ -128,12 +148,12 @@ class Labelled:
 
     def fragments(self) -> Iterator[Sequence[str]]:
         """The longest stretches of fully known labels."""
-        for own in self.labels:
+        for sequence in self.labels:
             if not self.partial:
-                yield own  # type: ignore[misc]
+                yield sequence  # type: ignore[misc]
                 continue
             run: list[str] = []
-            for label in own:
+            for label in sequence:
                 if isinstance(label, str):
                     run.append(label)
                 elif run:
@@ -143,52 +163,47 @@ class Labelled:
 
     def choices(self) -> set[str]:
         """The labels that occur among several possible ones of a token."""
-        if self.shared is not None:
-            return self.shared.choices
-        sets = (label for own in self.labels for label in own if label is not None and not isinstance(label, str))
-        return set(chain.from_iterable(sets)) if self.partial else set()
+        return self._facts.choices
 
     @property
     def has_known(self) -> bool:
         """Whether any label is fully known."""
-        if self.shared is not None:
-            return any(after for _, after in self.shared.pairs)
-        return any(map(len, self.fragments()))
+        return any(after for _, after in self._facts.pairs)
 
     def detect(self, scheme: str | None) -> Detection:
         """The scheme given, or the one that fits best, and what does not fit it."""
         return as_given(self.detect_spelled(scheme))
 
     def detect_spelled(self, scheme: str | None) -> Detection:
-        """The same; labels that are only spelled in another way are read as the scheme writes them."""
-        pairs = self._pairs() if self.shared is None else self.shared.pairs
-        return detect_pairs(pairs, scheme=None if scheme is None else Scheme.parse(scheme))
+        """Like `detect`, but labels that are only spelled in another way are read as the scheme writes them."""
+        return detect_pairs(self._facts.pairs, scheme=None if scheme is None else Scheme.parse(scheme))
 
     def tag_set(self, scheme: str | None) -> TagSet:
         """The labels with the scheme given, or with the one that fits best; see `labels_in`."""
         return self.labels_in(self.detect(scheme))
 
-    def labels_in(self, found: Detection) -> TagSet:
+    def labels_in(self, detected: Detection) -> TagSet:
         """The labels, and those that the scheme implies: with B-LST there is I-LST."""
-        if self.shared is not None:
-            labels = self.shared.labels
-        else:
-            labels = self.choices().union(*self.fragments()) if self.partial else set(self._numbered.names)
-        return TagSet.from_labels(labels, found.scheme, found.style, complete=True)
+        labels = self._facts.labels.union(self._numbered.names)
+        return TagSet.from_labels(labels, detected.scheme, detected.style, complete=True)
 
     def shared_by(self, team: ProcessGroup) -> Labelled:
-        """The same sentences, with what the labels of all processes say."""
+        """These sentences, with the label facts of all processes."""
         if team.count == 1:
             return self
         facts = LabelFacts.merged(team.gather(self.facts()))
         return replace(self, partial=facts.partial, shared=facts)
 
     def facts(self) -> LabelFacts:
-        """What the labels of these sentences say."""
-        return LabelFacts(self._pairs(), self.choices(), self.partial)
+        """The label facts of these sentences."""
+        every = chain.from_iterable(self.labels if self.partial else ())
+        choices = (label for label in every if label is not None and not isinstance(label, str))
+        return LabelFacts(self._numbered.pairs(), set(chain.from_iterable(choices)), self.partial)
 
-    def _pairs(self) -> dict[tuple[str, str], int]:
-        return count_pairs(self.fragments()) if self.partial else self._numbered.pairs()
+    @cached
+    def _facts(self) -> LabelFacts:
+        """The label facts of all processes, or of these sentences if there is one process."""
+        return self.facts() if self.shared is None else self.shared
 
     def place(self, sentence: int, position: int) -> str:
         """The name of a token in messages: its file and line where they are known."""
@@ -196,17 +211,18 @@ class Labelled:
         line = item.line_of(position) if isinstance(item, Sentence) else None
         if line is not None and item.path is not None:
             return f"{item.path}:{line}"
-        return self._place(sentence, position)
+        return f"{self.name(sentence)}, position {position}"
 
     def encode(self, tags: TagSet) -> IntArray:
         """Ids of all labels, flat; an unknown one is an error that names the sentence. Not for partial labels."""
-        ids = {label: i for i, label in enumerate(tags.labels)}
-        try:
-            by_number = np.array([-1, *map(ids.__getitem__, self._numbered.names)], dtype=np.int64)
-        except KeyError:
-            self._raise_unknown(tags)
-        found: IntArray = by_number[self._numbered.codes]
-        return found[found >= 0]
+        for i, sequence in enumerate(self.labels if any(name not in tags for name in self._numbered.names) else ()):
+            try:
+                tags.encode(sequence)  # type: ignore[arg-type]
+            except TagError as error:
+                raise TagError(f"{self.name(i)}: {error}") from None
+        by_number = np.array([-1, *tags.encode(self._numbered.names)], dtype=np.int64)
+        ids: IntArray = by_number[self._numbered.codes]
+        return ids[ids >= 0]
 
     def token_weights(self, tags: TagSet, label_weights: Mapping[str, float] | None) -> FloatArray | None:
         """``(N,)``: how much each token counts, by its label, which must be fully known; None if all count the same."""
@@ -227,11 +243,20 @@ class Labelled:
     def allowed(self, tags: TagSet) -> BoolArray:
         """``(N, L)``: the labels each token may have."""
         mask = np.zeros((int(self.lengths.sum()), len(tags)), dtype=np.bool_)
-        row = 0
-        for i, own in enumerate(self.labels):
-            for position, label in enumerate(own):
-                mask[row] = _choices(tags, label, partial(self._place, i, position))
+        row = -1
+        for i, sequence in enumerate(self.labels):
+            for position, label in enumerate(sequence):
                 row += 1
+                if label is None:
+                    mask[row] = True
+                    continue
+                options = [label] if isinstance(label, str) else list(label)
+                try:
+                    if not options:
+                        raise DataError("no label is possible; None says that all are")
+                    mask[row, tags.encode(options)] = True
+                except (DataError, TagError) as error:
+                    raise type(error)(f"{self.name(i)}, position {position}: {error}") from None
         return mask
 
     def encode_states(self, states: StateMap) -> IntArray:
@@ -242,34 +267,10 @@ class Labelled:
         """``(N, S)``: the states each token may have."""
         return states.allowed(self.allowed(states.tags))
 
-    def _place(self, sentence: int, position: int) -> str:
-        return f"{self.name(sentence)}, position {position}"
-
     def name(self, sentence: int) -> str:
         """The name of a sentence in messages."""
-        return name_of(self.first + sentence, self.inputs[sentence])
-
-    def _raise_unknown(self, tags: TagSet) -> NoReturn:
-        for i, own in enumerate(self.labels):
-            try:
-                tags.encode(own)  # type: ignore[arg-type]
-            except TagError as error:
-                raise TagError(f"{self.name(i)}: {error}") from None
-        raise AssertionError("all labels are known")
-
-
-def _choices(tags: TagSet, label: Label, where: Callable[[], str]) -> BoolArray:
-    mask = np.zeros(len(tags), dtype=np.bool_)
-    if label is None:
-        return ~mask
-    options = [label] if isinstance(label, str) else list(label)
-    if not options:
-        raise DataError(f"{where()}: no label is possible; None says that all are")
-    try:
-        mask[tags.encode(options)] = True
-    except TagError as error:
-        raise TagError(f"{where()}: {error}") from None
-    return mask
+        number = self.first + sentence if self.numbers is None else self.numbers[sentence]
+        return name_of(number, self.inputs[sentence])
 
 
 def listed(inputs: Iterable[Any]) -> Sequence[Any]:
@@ -281,34 +282,18 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
 
 
-def _check_lengths(items: Sequence[Any], labels: Sequence[Sequence[Label]], first: int) -> None:
-    for i, item in enumerate(items, first):
-        if type(item) is not list:
-            check_sized(i, item)
-    if list(map(len, items)) == list(map(len, labels)):
-        return
-    for i, (item, own) in enumerate(zip(items, labels, strict=True), first):
-        if len(own) != len(item):
-            raise DataError(
-                f"{name_of(i, item)} has {number_of(len(item), 'token')} and {number_of(len(own), 'label')}: "
-                "expected as many"
-            )
+def check_sentence_weights(weights: FloatArray, count: int) -> None:
+    """Refuse weights that are not one finite number >= 0 for each of `count` sentences."""
+    wrong = weights[~((weights >= 0) & (weights < np.inf))]
+    if weights.shape != (count,) or len(wrong):
+        got = wrong[0] if weights.shape == (count,) else weights.shape
+        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one per sentence, got {got}")
 
 
 def check_sized(number: int, item: Any) -> None:
     """Refuse what is no sequence of tokens: a number, or a generator, which could be read only once."""
     if not hasattr(item, "__len__"):
         raise DataError(f"sentence {number} must be a list of tokens or a Sentence, got {shown(item)}")
-
-
-def _check_choices(items: Sequence[Any], labels: Sequence[Sequence[Label]], first: int) -> None:
-    """A label is a string, None where it is unknown, or several strings one of which is right."""
-    for i, own in enumerate(labels):
-        for position, label in enumerate(own):
-            several = isinstance(label, Collection) and all(isinstance(one, str) for one in label)
-            if not (label is None or isinstance(label, str) or several):
-                place = f"{name_of(first + i, items[i])}, position {position}"
-                raise DataError(f"{place}: a label must be a string, None or several strings, got {shown(label)}")
 
 
 def tokens_of(item: Any) -> Sequence[Any]:
@@ -322,12 +307,8 @@ def tokens_of(item: Any) -> Sequence[Any]:
 def are_characters(inputs: Sequence[Any]) -> bool:
     """Whether all tokens are single characters."""
     tokens = chain.from_iterable(map(tokens_of, inputs))
-    first = next(tokens, "")
-    return all(map(_is_character, chain([first], tokens)))
-
-
-def _is_character(token: Any) -> bool:
-    return isinstance(token, str) and (len(token) == 1 or len(graphemes(token)) == 1)
+    tokens = chain([next(tokens, "")], tokens)  # without any, there is one that is no character
+    return all(isinstance(token, str) and (len(token) == 1 or len(graphemes(token)) == 1) for token in tokens)
 
 
 def name_of(number: int, item: Any) -> str:
@@ -347,23 +328,17 @@ def _own_tags(number: int, item: Any) -> Sequence[str]:
     return item.tags
 
 
-def _checked(number: int, labels: Any) -> Sequence[Label]:
-    if isinstance(labels, str) or not hasattr(labels, "__len__"):
-        raise DataError(f"the labels of sentence {number} must be a list with one label per token, got {labels!r:.40}")
-    return labels if isinstance(labels, list | tuple) else list(labels)
-
-
-def as_given(found: Detection) -> Detection:
+def as_given(detected: Detection) -> Detection:
     """Labels in another spelling stay as they are, plain: what was given is what is predicted."""
-    return Detection(Scheme.PLAIN, found.style, 0, {}, {}) if found.spelling else found
+    return Detection(Scheme.PLAIN, detected.style, 0, {}, {}) if detected.spelling else detected
 
 
 def check_tokens(offsets: IntArray, data: Labelled) -> None:
     """Kernels walk labels and features side by side: an input whose `len` is not what it holds must not get there."""
-    found, expected = np.diff(offsets), data.lengths
-    if not np.array_equal(found, expected):
-        i = int(np.flatnonzero(found != expected)[0])
-        problem = f"contains {found[i]} tokens but its length is {expected[i]}: expected the same number"
+    counted, expected = np.diff(offsets), data.lengths
+    if not np.array_equal(counted, expected):
+        i = int(np.flatnonzero(counted != expected)[0])
+        problem = f"contains {counted[i]} tokens but its length is {expected[i]}: expected the same number"
         raise DataError(f"{data.name(i)} {problem}")
 
 
@@ -382,24 +357,15 @@ def inputs_of(given: Sequence[Any], how: Splitter, *, with_gaps: bool) -> tuple[
     return inputs, texts
 
 
-@lru_cache(maxsize=32)
 def segments(tags: TagSet) -> bool:
     """Whether the labels only say where words begin and end."""
-    if tags.scheme is Scheme.PLAIN:
-        return False
-    parsed = [parse_label(label, tags.scheme, tags.style) for label in tags.labels]
-    return all(role is not Role.O and not kind for role, kind in parsed)
+    return tags.scheme is not Scheme.PLAIN and all(role is not Role.O and not kind for role, kind in tags.parsed)
 
 
 def cuts_words(tags: TagSet, how: Splitter) -> bool:
     """Whether a model makes words of characters: its labels say where they begin and end, and maybe what they are."""
-    return segments(tags) or (not how.separator and _leaves_nothing_out(tags))
-
-
-@lru_cache(maxsize=32)
-def _leaves_nothing_out(tags: TagSet) -> bool:
-    """Whether every label puts its token into a span of several tokens or one."""
-    return tags.scheme is not Scheme.PLAIN and all(role is not Role.O for role, _ in tags.parsed)
+    every_token = tags.scheme is not Scheme.PLAIN and all(role is not Role.O for role, _ in tags.parsed)
+    return every_token and (not how.separator or segments(tags))
 
 
 def gaps_of(inputs: Sequence[Any], raw: Sequence[bool]) -> IntArray:
@@ -438,23 +404,19 @@ def tokenizer_for(setting: Any, inputs: Sequence[Any]) -> Splitter:
     kinds = set(map(type, chain.from_iterable(map(tokens_of, inputs))))
     strings = all(issubclass(kind, str) for kind in kinds)  # else the model says so, with the place
     plain = splitter("words")
-    return plain if not strings or _is_split_by(inputs, plain) else learned_words(inputs)
-
-
-def _is_split_by(inputs: Sequence[Any], how: Splitter) -> bool:
-    """Whether the tokens of all inputs are what this makes of their texts, as when a reader has used it."""
-    return all(
-        isinstance(item, Sentence) and item.offsets is not None and how.split(item.text or "") == list(item.tokens)
-        for item in inputs
+    is_split_so = all(  # as when a reader has used it
+        isinstance(item, Sentence) and item.offsets is not None and plain.split(item.text or "") == list(item.tokens)
+        for item in (inputs if strings else ())
     )
+    return plain if is_split_so else learned_words(inputs)
 
 
 def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
     """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
     spelled = data.detect_spelled(scheme)
-    found = as_given(spelled)
-    _refuse_bad(data, found, constraints)
-    tags = data.labels_in(found)
+    detected = as_given(spelled)
+    _refuse_bad(data, detected, constraints)
+    tags = data.labels_in(detected)
     if before is None:
         if spelled.spelling:  # learned as they are, which costs spans and constraints
             warn(
@@ -473,16 +435,22 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
 
 def check_held_out(dev: Labelled, tags: TagSet) -> None:
     """Refuse labels that the scheme cannot read; those that training lacks are fine, and count as missed."""
-    found = detect(dev.strings(), scheme=tags.scheme, style=tags.style)
-    if found.odd or found.spelling:
-        odd = found.odd or dict.fromkeys(found.spelling, 1)
-        _refuse_bad(dev, replace(found, odd=odd, spelling={}), constraints=False)
-    unseen = Counter(label for own in dev.labels for label in own if label not in tags)
+    detected = detect(dev.strings(), scheme=tags.scheme, style=tags.style)
+    if detected.odd or detected.spelling:
+        odd = detected.odd or dict.fromkeys(detected.spelling, 1)
+        _refuse_bad(dev, replace(detected, odd=odd, spelling={}), constraints=False)
+    counts = Counter(chain.from_iterable(dev.strings()))
+    unseen = Counter({label: count for label, count in counts.items() if label not in tags})
+    if unseen and counts.keys() - unseen.keys() <= {"O"}:
+        raise DataError(
+            f"the held-out data share no label with the training data, so they are of another task: they have "
+            f"{some_of(sorted(unseen))}, the training data {some_of(tags.labels)}"
+        )
     if unseen:
-        listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(SHOWN))
+        names = [f"{label} ({count:,})" for label, count in unseen.most_common()]
         warn(
             f"held-out tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
-            f"with {listed}{', ...' if len(unseen) > SHOWN else ''}"
+            f"with {some_of(names, SHOWN)}"
         )
 
 
@@ -496,31 +464,49 @@ def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: 
     return StateMap.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
+def stored_states(stored: store.Stored, tags: TagSet) -> StateMap:
+    """The states that a saved model learned."""
+    schemes = dict.fromkeys([tags.scheme.value, *(scheme.value for scheme in FINER)])
+    return StateMap.of(tags, Scheme(stored.manifest.choice("learn_scheme", list(schemes))))
+
+
 def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled, list[int]]:
-    """The data without bad tags, and which of the sentences were kept; what was done is a warning."""
-    check_on_bad_tags(how)
+    """The data without bad tags, and which of the sentences were kept; what was done is a warning.
+
+    A sentence with partly known labels is never bad; its labels are only written as the scheme spells them.
+    """
     every = list(range(len(data.inputs)))
-    if how == "error" or data.partial:
+    if how == "error":
         return data, every
-    found = data.detect_spelled(scheme) if how == "repair" else data.detect(scheme)
-    result = mend(data.strings(), found, how)
-    if not (result.bad or found.spelling):
+    check_on_bad_tags(how)
+    full = [i for i in every if not data.partial or all(isinstance(label, str) for label in data.labels[i])]
+    detected = data.detect_spelled(scheme) if how == "repair" else data.detect(scheme)
+    result = mend([list(map(str, data.labels[i])) for i in full], detected, how)
+    if not (result.bad or detected.spelling):
         return data, every
-    notes = [*spelling_note(found), *summary(result, found, data.place)]
-    warn("\n".join(notes))
-    kept = [i for i in every if result.tags[i] is not None]
-    return Labelled([data.inputs[i] for i in kept], [result.tags[i] or () for i in kept], partial=False), kept
+    warn("\n".join(notes_on(result, detected, lambda number, position: data.place(full[number], position))))
+
+    def spelled(label: Label) -> Label:
+        if label is None or isinstance(label, str):
+            return label and detected.spelling.get(label, label)
+        return [detected.spelling.get(one, one) for one in label]
+
+    tags: dict[int, Sequence[Label] | None] = dict(zip(full, result.tags, strict=True))
+    tags |= {i: list(map(spelled, data.labels[i])) for i in every if i not in tags}
+    remaining = [i for i in every if tags[i] is not None]
+    inputs, labels = [data.inputs[i] for i in remaining], [tags[i] or () for i in remaining]
+    return replace(data, inputs=inputs, labels=labels, shared=None, numbers=remaining), remaining
 
 
-def _refuse_bad(data: Labelled, found: Detection, constraints: bool) -> None:
+def _refuse_bad(data: Labelled, detected: Detection, constraints: bool) -> None:
     """Labels that break the scheme would have probability zero, and those that it cannot read have no meaning."""
-    if data.partial or not (found.odd or (constraints and found.violations)):
+    if data.partial or not (detected.odd or (constraints and detected.violations)):
         return
-    result = mend(data.strings(), found, "error")
+    result = mend(data.strings(), detected, "error")
     if data.shared is not None and not result.bad:
-        raise DataError(f"labels of another process break the {found.scheme.value} scheme: see its message")
-    problem = refusal(result, found, data.place)
-    free = ", or set constraints=False" if not found.odd else ""
+        raise DataError(f"labels of another process break the {detected.scheme.value} scheme: see its message")
+    problem = refusal(result, detected, data.place)
+    free = ", or set constraints=False" if not detected.odd else ""
     raise DataError(
         f"{problem}: on_bad_tags='repair' reads them as seqeval does, 'drop' leaves these sentences out; "
         f"or give another scheme{free}"

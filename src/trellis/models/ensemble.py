@@ -22,6 +22,7 @@ from trellis.models.data import Labelled
 from trellis.models.registry import tagger_class
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
+from trellis.text import splitter
 
 _MOST = 64  # members of a saved ensemble
 
@@ -50,8 +51,15 @@ class Ensemble(Tagger[EnsembleConfig]):
                 raise ModelError(f"tagger {number} has other labels, or splits text otherwise, than tagger 0")
             if other.lexical_:
                 raise ModelError(f"tagger {number} has learned from a lexicon, which an ensemble does not keep")
-            if not _alike(other._state_labels(), first._state_labels()):
+            if other.lexicon_ is not None:
+                raise ModelError(
+                    f"tagger {number} has a lexicon of its own, which an ensemble does not apply: set its lexicon_ to "
+                    "None, and give the lexicon to the ensemble (lexicon_)"
+                )
+            if not np.array_equal(other._state_labels(), first._state_labels()):  # type: ignore[arg-type]
                 raise ModelError(f"tagger {number} learned its labels in another scheme than tagger 0")
+            if _pairs(other) != _pairs(first):
+                raise ModelError(f"tagger {number} tells other pairs of labels apart (order 2) than tagger 0")
         model = cls()
         model.settings_ = model.config
         model.members_, model.tagset_, model.tokenizer_ = tuple(members), first.tagset_, first.tokenizer_
@@ -61,22 +69,29 @@ class Ensemble(Tagger[EnsembleConfig]):
         raise ModelError("an ensemble is made of taggers that have learned: Ensemble.of([one, another])")
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
-        found = [member._scores(inputs) for member in self.members_]
+        scores = [member._scores(member._for_scores(inputs, [])) for member in self.members_]
         names = ("emissions", "transitions", "start", "end")
-        parts = [np.mean([getattr(own, name) for own in found], axis=0, dtype=np.float64) for name in names]
-        return chain.ChainScores(parts[0], found[0].lengths, *parts[1:])
+        emissions, transitions, start, end = (
+            np.mean([getattr(x, name) for x in scores], axis=0, dtype=np.float64) for name in names
+        )
+        edges = [x.edges for x in scores if x.edges is not None]  # members without any count as zeros
+        mean_edges = sum(edges) / len(scores) if edges else None
+        return chain.ChainScores(emissions, scores[0].lengths, transitions, start, end, mean_edges)
 
     def _state_labels(self) -> IntArray | None:
         return self.members_[0]._state_labels()
 
+    def _scores_per_token(self) -> int:
+        return max(member._scores_per_token() for member in self.members_)
+
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        manifests: list[dict[str, Any]] = []
+        manifests: dict[str, Any] = {}
         arrays: Arrays = {}
         for number, member in enumerate(self.members_):
-            manifest, own = member._state()
-            manifests.append({**manifest, "kind": member.kind, "config": config.to_dict(member.settings_)})
-            arrays |= {f"member {number}.{name}": array for name, array in own.items()}
-        return {"members": {str(number): manifest for number, manifest in enumerate(manifests)}}, arrays
+            manifest, of_member = member._state()
+            manifests[str(number)] = {**manifest, "kind": member.kind, "config": config.to_dict(member.settings_)}
+            arrays |= {f"member {number}.{name}": array for name, array in of_member.items()}
+        return {"members": manifests}, arrays
 
     def _restore(self, stored: Stored) -> None:
         members = stored.manifest.table("members")
@@ -90,11 +105,17 @@ class Ensemble(Tagger[EnsembleConfig]):
         kind, prefix = fields.text("kind"), f"member {number}."
         if kind == self.kind:
             raise StoreError(f"{stored.where}: member {number} is an ensemble itself")
-        shared = {name: stored.manifest.values[name] for name in ("labels", "scheme", "style", "tokenizer")}
-        arrays = {name.removeprefix(prefix): own for name, own in stored.arrays.items() if name.startswith(prefix)}
+        tags, tokenizer = self.tagset_, splitter(self.tokenizer_).to_dict()
+        shared = {"labels": list(tags.labels), "scheme": tags.scheme.value, "style": tags.style.value}
+        arrays = {name.removeprefix(prefix): array for name, array in stored.arrays.items() if name.startswith(prefix)}
         where = f"{stored.where}, member {number}"
-        return tagger_class(kind).from_stored(Stored.of(where, kind, {**fields.values, **shared}, arrays))
+        return tagger_class(kind).from_stored(
+            Stored.of(where, kind, {**fields.values, **shared, "tokenizer": tokenizer}, arrays)
+        )
 
 
-def _alike(one: IntArray | None, two: IntArray | None) -> bool:
-    return one is two or (one is not None and two is not None and np.array_equal(one, two))
+def _pairs(tagger: Tagger[Any]) -> list[list[int]] | None:
+    """Order 2: the pairs of labels that have their own state."""
+    learned = vars(tagger).get("parameters_", vars(tagger).get("model_"))
+    histories = getattr(learned, "histories", None)
+    return None if histories is None else histories.pairs.tolist()

@@ -31,7 +31,7 @@ def headline(scores: Scores) -> float:
 def held_out_scores(
     blocks: Iterable[ChainScores], dev: Labelled, states: StateMap, histories: IntArray | None = None
 ) -> DevScores:
-    """What a model under training gets on held-out sentences, given their chain scores block by block.
+    """Scores of a model under training on held-out sentences, given their chain scores block by block.
 
     With order 2, `histories` are the `states` that those of the chain stand for.
     """
@@ -42,17 +42,17 @@ def best_labels(
     blocks: Iterable[ChainScores], inputs: Sequence[Any], states: StateMap, histories: IntArray | None = None
 ) -> list[list[str]]:
     """The best labels of the inputs, given their chain scores block by block."""
-    found: list[list[str]] = []
+    labels: list[list[str]] = []
     finer = states.finer if histories is None else states.labels[histories]
     for scores in blocks:
-        own = inputs[len(found) :][: len(scores.lengths)]
-        found += Posterior(scores, states.tags, finer, own, len(found)).best()
-    return found
+        block = inputs[len(labels) :][: len(scores.lengths)]
+        labels += Posterior(scores, states.tags, finer, block, len(labels)).best()
+    return labels
 
 
-def scores_of_labels(found: Sequence[Sequence[str]], dev: Labelled, states: StateMap) -> DevScores:
+def scores_of_labels(predicted: Sequence[Sequence[str]], dev: Labelled, states: StateMap) -> DevScores:
     """The scores of predicted labels of held-out sentences."""
-    result = compare(dev.strings(), found, states.tags)
+    result = compare(dev.strings(), predicted, states.tags)
     if isinstance(result, metrics.TaggingScores):
         return DevScores(result.accuracy, accuracy=result.accuracy)
     return DevScores(result.micro.f1, result.micro.precision, result.micro.recall, result.accuracy)

@@ -6,7 +6,7 @@ is explained by its emissions and transitions; a model that knows what its emiss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 
 from trellis import chain
-from trellis.arrays import BoolArray, IntArray
-from trellis.errors import ModelError, number_of
-from trellis.models import states
-from trellis.report import Grid, Report
+from trellis.arrays import IntArray
+from trellis.errors import ModelError, NoPathError, number_of
+from trellis.models.posterior import sum_by_label
+from trellis.results import Grid, Report
 from trellis.tags import TagSet
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one score gives to each of the two labellings."""
+    """One score that differs between the two labellings, with its value in each."""
 
     position: int
     kind: Literal["emission", "feature", "step feature", "transition"]
@@ -39,7 +39,10 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Explanation(Report):
-    """The chosen labelling against the best one with another label at `position`."""
+    """The chosen labelling against the best one with another label at `position`.
+
+    If no other label is possible there, `runner_up` is empty, and there are no contributions.
+    """
 
     position: int
     label: str
@@ -59,10 +62,9 @@ class Explanation(Report):
             for c in self.contributions
         ]
         rows.append(("total", "", "", "", "", f"{self.score_difference:+.3f}"))
-        title = (
-            f"Position {self.position}: {self.label} ({self.probability:.3f}) "
-            f"rather than {self.runner_up} ({self.runner_up_probability:.3f})"
-        )
+        title = f"Position {self.position}: {self.label} ({self.probability:.3f})"
+        if self.runner_up:
+            title += f" rather than {self.runner_up} ({self.runner_up_probability:.3f})"
         return Grid(title, ("what", "kind", "position", self.label, self.runner_up, "difference"), tuple(rows))
 
 
@@ -70,10 +72,6 @@ Part = tuple[str, float, float]
 """The name of something that a score is made of, with what it gives to each of two labellings."""
 Step = tuple[int, int]
 """A state and the one after it."""
-Parts = Callable[[int, int, int], Iterable[Part]]
-"""From a position and two states there to what their emissions are made of."""
-StepParts = Callable[[int, Step, Step], Iterable[Part]]
-"""From a position and two steps into it to what their edges are made of."""
 
 
 def explain(
@@ -81,87 +79,72 @@ def explain(
     position: int,
     tags: TagSet,
     state_labels: IntArray | None = None,
-    parts: Parts | None = None,
-    step_parts: StepParts | None = None,
+    parts: Callable[[int, int, int], Iterable[Part]] | None = None,
+    step_parts: Callable[[int, Step, Step], Iterable[Part]] | None = None,
+    *,
+    tokens: Sequence[object] = (),
 ) -> Explanation:
-    """Compare the best labelling of one sequence with the best that has another label at `position`."""
-    tokens = len(scores.emissions)
-    if not 0 <= position < tokens:
-        raise ModelError(f"position must be in 0..{tokens - 1} of {number_of(tokens, 'token')}, got {position}")
+    """Compare the best labelling of one sequence with the best that has another label at `position`.
+
+    Args:
+        scores: of the sequence.
+        position: of the token that is asked about.
+        tags: the labels.
+        state_labels: the label that each state stands for; None if the states are the labels.
+        parts: from a position and two states there to what their emissions are made of.
+        step_parts: from a position and two steps into it to what their edges are made of.
+        tokens: what emissions are called that have no parts; default: their positions.
+
+    """
+    N = len(scores.emissions)
+    if not 0 <= position < N:
+        raise ModelError(f"position must be in 0..{N - 1} of {number_of(N, 'token')}, got {position}")
+    labels = np.arange(scores.num_labels) if state_labels is None else state_labels
     best = scores.viterbi().tags
-    other = scores.viterbi(allowed=_elsewhere(scores, position, int(best[position]), state_labels)).tags
-    labels, alternative = (states.to_labels(path, state_labels) for path in (best, other))
-    marginals = states.sum_by_label(scores.marginals().tokens, state_labels, len(tags))[position]
-    found = [
-        *_emissions(scores, best, other, parts),
-        *_edges(best, other, step_parts),
-        *_transitions(scores if step_parts is None else _placeless(scores), tags, state_labels, best, other),
-    ]
-    return Explanation(
-        position,
-        tags.labels[labels[position]],
-        tags.labels[alternative[position]],
-        float(marginals[labels[position]]),
-        float(marginals[alternative[position]]),
-        float(scores.score(best)[0] - scores.score(other)[0]),
-        tuple(tags.decode(labels)),
-        tuple(tags.decode(alternative)),
-        tuple(sorted(found, key=lambda c: -abs(c.difference))),
-    )
-
-
-def _elsewhere(scores: chain.ChainScores, position: int, state: int, state_labels: IntArray | None) -> BoolArray:
-    """``(N, S)``: everything but the label of `state` at `position`."""
+    label, marginals = int(labels[best[position]]), sum_by_label(scores.marginals().tokens, state_labels, len(tags))
     allowed = np.ones(scores.emissions.shape, dtype=np.bool_)
-    own = np.arange(scores.num_labels) if state_labels is None else state_labels
-    allowed[position] = own != own[state]
-    return allowed
+    allowed[position] = labels != label
+    names, probability = tags.decode(labels[best]), float(marginals[position, label])
+    try:
+        other = scores.viterbi(allowed=allowed).tags
+    except NoPathError:  # an HMM may have seen this word with no other label
+        return Explanation(position, names[position], "", probability, 0.0, 0.0, tuple(names), (), ())
+    other_names = tags.decode(labels[other])
 
-
-def _emissions(
-    scores: chain.ChainScores, best: IntArray, other: IntArray, parts: Parts | None
-) -> Iterable[Contribution]:
+    found: list[Contribution] = []
     for t in np.flatnonzero(best != other).tolist():
         pair = int(best[t]), int(other[t])
         if parts is None:
-            chosen, runner_up = (float(scores.emissions[t, state]) for state in pair)
-            yield Contribution(t, "emission", f"token {t}", chosen, runner_up)
+            name = str(tokens[t]) if len(tokens) else f"token {t}"
+            found.append(Contribution(t, "emission", name, *scores.emissions[t, list(pair)].tolist()))
         else:
-            for name, chosen, runner_up in parts(t, *pair):
-                yield Contribution(t, "feature", name, chosen, runner_up)
+            found += [Contribution(t, "feature", *part) for part in parts(t, *pair)]
+    if step_parts is not None:
+        steps = zip(pairwise(best.tolist()), pairwise(other.tolist()), strict=True)
+        for t, (step, other_step) in enumerate(steps, start=1):
+            if step != other_step:
+                found += [Contribution(t, "step feature", *part) for part in step_parts(t, step, other_step)]
 
+    def moves(path: IntArray, names: list[str]) -> Iterator[tuple[str, float]]:
+        """The start, the steps and the end of a path, with their scores; those of edges have parts of their own."""
+        steps = scores.steps(path) if step_parts is None else scores.transitions[path[:-1], path[1:]]
+        yield f"start -> {names[0]}", float(scores.start[path[0]])
+        yield from zip((f"{a} -> {b}" for a, b in pairwise(names)), steps.tolist(), strict=True)
+        yield f"{names[-1]} -> end", float(scores.end[path[-1]])
 
-def _edges(best: IntArray, other: IntArray, parts: StepParts | None) -> Iterable[Contribution]:
-    """What the place of each step adds to its score, where the two paths differ."""
-    steps = [list(pairwise(path.tolist())) for path in (best, other)]
-    for t, (one, two) in enumerate(zip(*steps, strict=True), start=1):
-        if parts is not None and one != two:
-            for name, chosen, runner_up in parts(t, one, two):
-                yield Contribution(t, "step feature", name, chosen, runner_up)
-
-
-def _placeless(scores: chain.ChainScores) -> chain.ChainScores:
-    """The scores without edges: transitions have the same score at every position."""
-    return chain.ChainScores(scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end)
-
-
-def _transitions(
-    scores: chain.ChainScores, tags: TagSet, state_labels: IntArray | None, best: IntArray, other: IntArray
-) -> Iterable[Contribution]:
-    """Start, steps and end, where the two paths differ."""
-    steps = [_steps(scores, tags, state_labels, path) for path in (best, other)]
-    for t, ((one, chosen), (two, runner_up)) in enumerate(zip(*steps, strict=True)):
+    both = zip(moves(best, names), moves(other, other_names), strict=True)
+    for t, ((one, chosen), (two, runner_up)) in enumerate(both):
         if chosen != runner_up or (one != two and chosen):
             name = one if one == two else f"{one} or {two}"
-            yield Contribution(min(t, len(best) - 1), "transition", name, chosen, runner_up)
-
-
-def _steps(
-    scores: chain.ChainScores, tags: TagSet, state_labels: IntArray | None, path: IntArray
-) -> list[tuple[str, float]]:
-    """What a path scores for its start, for each step, and for its end, by name."""
-    names = [tags.labels[label] for label in states.to_labels(path, state_labels)]
-    moves = scores.steps(path).tolist()
-    inner = [(f"{a} -> {b}", w) for a, b, w in zip(names, names[1:], moves, strict=False)]
-    first, last = (f"start -> {names[0]}", float(scores.start[path[0]])), float(scores.end[path[-1]])
-    return [first, *inner, (f"{names[-1]} -> end", last)]
+            found.append(Contribution(min(t, N - 1), "transition", name, chosen, runner_up))
+    return Explanation(
+        position,
+        names[position],
+        other_names[position],
+        probability,
+        float(marginals[position, labels[other[position]]]),
+        float(scores.score(best)[0] - scores.score(other)[0]),
+        tuple(names),
+        tuple(other_names),
+        tuple(sorted(found, key=lambda c: -abs(c.difference))),
+    )

@@ -6,14 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trellis.arrays import AnyArray, FloatArray
+from trellis.arrays import AnyArray, Arrays
 from trellis.models.data import Label, Labelled
 from trellis.text import Sentence
-from trellis.training.process_group import ProcessGroup
+
+if TYPE_CHECKING:
+    from trellis.models.tagger import FitOptions
 
 
 class DataDigest:
@@ -37,10 +39,8 @@ class DataDigest:
         return f"{self._sentences} sentences, {self._tokens} tokens, {_short(self._digest)}"
 
 
-def of_data(data: Labelled | None) -> str | None:
+def of_data(data: Labelled) -> str:
     """The fingerprint of sentences with their labels, in their order."""
-    if data is None:
-        return None
     digest = DataDigest()
     for item, labels in zip(data.inputs, data.labels, strict=True):
         digest.add(item, [_label(label) for label in labels] if data.partial else labels)
@@ -71,14 +71,27 @@ class Sentences:
         return f"{self.sentences} sentences, {self.tokens} tokens, {self.total % 2**64:016x}"
 
 
-def of_sentences(data: Labelled, team: ProcessGroup) -> str:
-    """The fingerprint of the sentences of all processes, in any order."""
-    return str(sum(team.gather(Sentences.of(data)), Sentences()))
+def of_training(
+    data: Labelled, dev: Labelled | None, options: FitOptions, start: Arrays | None, *, ordered: bool
+) -> dict[str, str | None]:
+    """Fingerprints of everything that a training depends on besides settings, by what messages call it.
 
-
-def of_weights(weights: FloatArray | None) -> str | None:
-    """The fingerprint of the weights of sentences."""
-    return None if weights is None else _short(hashlib.sha256(weights.tobytes()))
+    `start` are the weights of a model that learns on. If the order of sentences does not matter, they may be those of
+    several processes.
+    """
+    weights, lexicon = options.sentence_weights, options.lexicon
+    if options.stream is not None:
+        sentences = options.stream.fingerprint
+    else:
+        parts = [] if ordered else options.group.gather(Sentences.of(data))
+        sentences = of_data(data) if ordered else str(sum(parts, Sentences()))
+    return {
+        "training data": sentences,
+        "dev data": None if dev is None else of_data(dev),
+        "sentence weights": None if weights is None else _short(hashlib.sha256(weights.tobytes())),
+        "lexicon": None if lexicon is None else of_arrays(lexicon.to_stored()[1]),
+        "weights of the model to start from": None if start is None else of_arrays(start),
+    }
 
 
 def of_arrays(arrays: Mapping[str, AnyArray]) -> str:

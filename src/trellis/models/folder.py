@@ -5,7 +5,7 @@
     history.json           the steps of its training, and learning-curve.svg, a picture of them
     training.json          the record of ``trellis train``: command, data, formats, scheme, figures
     checkpoints/           while it is trained, and after a kill: what it can continue from (training/checkpoint.py)
-    .lock, .owner.json     while it is trained: who does it (training/lock.py)
+    .lock, .owner.json     while it is trained: who does it (training/checkpoint.py)
 
 Each file appears under its name only once it is whole. An older model stays in use until the new one takes its place.
 """
@@ -16,15 +16,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trellis import config, files, store
 from trellis.errors import ModelError, StoreError
 from trellis.models.registry import FAMILIES, tagger_class
-from trellis.training import History, read_history
-from trellis.training.checkpoint import TrainingFolder, has_checkpoints, read_state
+from trellis.training import read_history
+from trellis.training.checkpoint import TrainingFolder, has_checkpoints, locked, owner_of, read_state
 from trellis.training.history import CURVE, HISTORY, history_texts
-from trellis.training.lock import locked, owner_of
 from trellis.training.process_group import is_first_process
 from trellis.untrusted import Fields, read_json
 
@@ -48,15 +47,6 @@ _TEXTS = ("trellis", "command", "model", "task", "scheme", "tokenizer", "started
 _FILE = {"path": (str,), "format": (str,), "sentences": (int,), "tokens": (int,)}  # of each file in it
 
 
-class Saved(Protocol):
-    """What can be saved in a folder: a tagger, whose training is its `history_` if it was trained just now."""
-
-    settings_: Any
-
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file."""
-
-
 class ModelFolder:
     """A folder that is locked for a training, which will leave its model there."""
 
@@ -67,15 +57,16 @@ class ModelFolder:
             files.remove_partial(path)
             if not overwrite:
                 _check_model(path, model, kind, resume)
-        place = path / CHECKPOINTS
-        self.training = TrainingFolder(place, model, home=path, resume=resume, overwrite=overwrite, is_main=is_main)
+        self.training = TrainingFolder(
+            path / CHECKPOINTS, model, home=path, resume=resume, overwrite=overwrite, is_main=is_main
+        )
 
-    def save(self, tagger: Saved, record: Mapping[str, Any] | None = None) -> bool:
+    def save(self, tagger: Tagger[Any], record: Mapping[str, Any] | None = None) -> bool:
         """Leave the model, unless training was interrupted before there was one; says whether it was left.
 
         Checkpoints are removed when the model is safe, and stay if training can continue from them.
         """
-        history = _history(tagger)
+        history = getattr(tagger, "history_", None)
         interrupted = history is not None and history.reason == "interrupted"
         if interrupted and history is not None and history.kept < 0:
             return False
@@ -141,6 +132,8 @@ def load(path: str | Path, *, verify: bool = True) -> Tagger[Any]:
 def prepare(folder: str | Path) -> Path:
     """The folder, made if it does not exist, and tested with a file: training is too long to fail at its end."""
     target = Path(folder)
+    if target.is_file():
+        raise StoreError(f"{target} is a file: expected a folder")
     try:
         target.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=target).close()
@@ -149,9 +142,9 @@ def prepare(folder: str | Path) -> Path:
     return target
 
 
-def save_model(folder: Path, tagger: Saved) -> None:
+def save_model(folder: Path, tagger: Tagger[Any]) -> None:
     """Write model, settings and history, all or none."""
-    history = _history(tagger)
+    history = getattr(tagger, "history_", None)
     texts = {CONFIG: config.to_toml(tagger.settings_), **({} if history is None else history_texts(history))}
     files.write_together({folder / MODEL: tagger.save, **{folder / name: text for name, text in texts.items()}})
     for name in {HISTORY, CURVE} - texts.keys():
@@ -170,19 +163,16 @@ def read_record(path: str | Path) -> dict[str, Any]:
     return {} if values is None else _checked_record(values, f"{file}, the record of a training,")
 
 
-def _history(tagger: Saved) -> History | None:
-    return getattr(tagger, "history_", None)
-
-
 def _check_model(path: Path, model: str, kind: str, resume: bool) -> None:
     """A model of another family is not replaced by mistake, and a finished one is not resumed."""
     if not (path / MODEL).exists():
         return
-    found = _family_in(path, model)
-    if found not in (model, kind):
-        other = "a file that is not a model" if found is None else f"a {found} model"
+    family = _family_in(path, model)
+    if family not in (model, kind):
+        other = "a file that is not a model" if family is None else f"a {family} model"
         raise ModelError(
-            f"{path} holds {other}, not a {model} model: replace it with --overwrite, or choose another folder"
+            f"{path} holds {other}, not a {model} model: replace it with --overwrite (in Python overwrite=True), or "
+            "choose another folder"
         )
     if resume and not (path / CHECKPOINTS).exists():
         raise ModelError(
@@ -229,18 +219,14 @@ def _checked_record(values: Any, where: str) -> dict[str, Any]:
         record.texts("labels")
     if "reading" in record:
         record.table("reading")
-    for file in _tables(record, "data"):
+
+    def tables(name: str) -> list[Fields]:
+        return [record.table(name).table(role) for role in record.table(name).values] if name in record else []
+
+    for file in tables("data"):
         for name, kinds in _FILE.items():
             file.value(name, *kinds)
-    for figures in _tables(record, "figures"):
+    for figures in tables("figures"):
         for name in figures.values:
             figures.value(name, int, float)
     return record.values
-
-
-def _tables(record: Fields, name: str) -> list[Fields]:
-    """The objects in the field `name` of the record; none if there is no such field."""
-    if name not in record:
-        return []
-    holder = record.table(name)
-    return [holder.table(role) for role in holder.values]

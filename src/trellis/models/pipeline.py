@@ -11,7 +11,7 @@ a column of the sentence, which the taggers after it may use and every output ke
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -26,23 +26,28 @@ from trellis.text import Sentence, splitter
 _RESERVED = ("text", "tokens", "offsets", "tags", "probabilities", "spans")
 
 
-@dataclass(frozen=True)
 class _Stage:
-    name: str
-    tagger: Tagger[Any]
+    """A tagger and its name."""
+
+    def __init__(self, name: str, tagger: Tagger[Any] | str | Path) -> None:
+        self.name, self.tagger = name, load(tagger) if isinstance(tagger, str | Path) else tagger
+        if not isinstance(self.tagger, Tagger):
+            raise ModelError(f"a pipeline is made of taggers or their paths, got a {type(tagger).__name__}")
+        self.tagger._fitted_tags()
+        if name in _RESERVED:
+            raise ModelError(f"a tagger of a pipeline cannot be called {name!r}: its answers have a field of that name")
 
     def hand_on(self, sentences: Sequence[Sentence], raw: Sequence[bool] | None) -> list[Sentence]:
         """The sentences as the next tagger gets them: in words, with these tags as a column."""
-        best = (tags for block in self.tagger._posteriors(sentences, None, raw) for tags in block.best())
-        tagged = (sentence.with_tags(tags) for sentence, tags in zip(sentences, best, strict=True))
-        return [self._untagged(sentence) for sentence in tagged]
-
-    def _untagged(self, sentence: Sentence) -> Sentence:
-        own = self.tagger.tagset_
-        if self.tagger.makes_words:
-            sentence = to_words(sentence, scheme=own.scheme, style=own.style)
-        columns = sentence.columns if segments(own) else {**sentence.columns, self.name: sentence.tags or ()}
-        return replace(sentence, tags=None, columns=columns)
+        tags, result = self.tagger.tagset_, []
+        best = (labels for block in self.tagger._posteriors(sentences, None, raw) for labels in block.best())
+        for sentence, labels in zip(sentences, best, strict=True):
+            tagged = sentence.with_tags(labels)
+            if self.tagger.makes_words:
+                tagged = to_words(tagged, scheme=tags.scheme, style=tags.style)
+            columns = tagged.columns if segments(tags) else {**tagged.columns, self.name: tagged.tags or ()}
+            result.append(replace(tagged, tags=None, columns=columns))
+        return result
 
 
 class Pipeline:
@@ -55,11 +60,24 @@ class Pipeline:
     """
 
     def __init__(self, taggers: Sequence[Tagger[Any] | str | Path] | Mapping[str, Tagger[Any] | str | Path]) -> None:
-        self._stages = [_Stage(name, _opened(item)) for name, item in _named(taggers)]
+        if isinstance(taggers, str | Path | Tagger):
+            raise ModelError("a pipeline needs a list of taggers, got one")
+        if not isinstance(taggers, Mapping):
+            named: dict[str, Tagger[Any] | str | Path] = {}
+            for number, item in enumerate(taggers, 1):
+                name = _name_of_folder(Path(item)) if isinstance(item, str | Path) else f"tagger {number}"
+                named[f"{name} {number}" if name in named else name] = item
+            taggers = named
+        self._stages = [_Stage(name, item) for name, item in taggers.items()]
         if len(self._stages) < 2:
             raise ModelError(f"a pipeline needs at least two taggers, got {len(self._stages)}")
-        for number, stage in enumerate(self._stages):
-            _check(number, stage)
+        for stage in self._stages[1:]:
+            if splitter(stage.tagger.tokenizer_).name == "characters":
+                kind = "makes words of characters" if stage.tagger.makes_words else "reads characters"
+                raise ModelError(
+                    f"tagger {self._stages.index(stage) + 1} of the pipeline, {stage.name}, {kind}, and those before "
+                    "it give it words: such a tagger can only be the first"
+                )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,45 +136,7 @@ class Pipeline:
         return f"Pipeline({', '.join(f'{stage.name}: {type(stage.tagger).__name__}' for stage in self._stages)})"
 
 
-def _opened(item: Tagger[Any] | str | Path) -> Tagger[Any]:
-    if isinstance(item, str | Path):
-        return load(item)
-    if not isinstance(item, Tagger):
-        raise ModelError(f"a pipeline is made of taggers or their paths, got a {type(item).__name__}")
-    return item
-
-
-def _named(
-    taggers: Sequence[Tagger[Any] | str | Path] | Mapping[str, Tagger[Any] | str | Path],
-) -> list[tuple[str, Tagger[Any] | str | Path]]:
-    if isinstance(taggers, Mapping):
-        return list(taggers.items())
-    if isinstance(taggers, str | Path | Tagger):
-        raise ModelError("a pipeline needs a list of taggers, got one")
-    names: list[str] = []
-    for number, item in enumerate(taggers, 1):
-        name = _folder(Path(item)) if isinstance(item, str | Path) else f"tagger {number}"
-        names.append(f"{name} {number}" if name in names else name)
-    return list(zip(names, taggers, strict=True))
-
-
-def _folder(path: Path) -> str:
+def _name_of_folder(path: Path) -> str:
     """The name of a model's folder, or that of its file without the ending."""
-    place = path.resolve()
-    return place.parent.name if place.name == MODEL else place.name.removesuffix(".safetensors")
-
-
-def _check(number: int, stage: _Stage) -> None:
-    """Refuse a tagger that cannot read what those before it give."""
-    stage.tagger._fitted_tags()
-    if stage.name in _RESERVED:
-        raise ModelError(
-            f"a tagger of a pipeline cannot be called {stage.name!r}: its answers have a field of that name"
-        )
-    how = splitter(stage.tagger.tokenizer_)
-    if number and how.name == "characters":
-        kind = "makes words of characters" if stage.tagger.makes_words else "reads characters"
-        raise ModelError(
-            f"tagger {number + 1} of the pipeline, {stage.name}, {kind}, and those before it give it words: "
-            "such a tagger can only be the first"
-        )
+    full = path.resolve()
+    return full.parent.name if full.name == MODEL else full.name.removesuffix(".safetensors")

@@ -25,29 +25,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import index as as_index
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import ChainError, ModelError, NoPathError, number_of, shown
 from trellis.lazy import cached
-from trellis.lexicon.bonus import ChainPart
+from trellis.lexicon.bonus import ChainPart, SpanStates, span_types
 from trellis.lexicon.constraints import Occurrences
 from trellis.lexicon.report import LexiconReport
-from trellis.lexicon.span_states import SpanStates, span_types
-from trellis.models import states
 from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.models.data import Label, Labelled, name_of, tokens_of
-from trellis.models.explain import Explanation, explain
 from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.ragged import offsets_of, ranges, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
 from trellis.tags.spans import ScoredSpan
 
+if TYPE_CHECKING:
+    from trellis.models.explain import Explanation
+
 T = TypeVar("T")
 Known = Sequence[Sequence[Label]]
+_PRODUCTS = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +82,13 @@ class Posterior:
 
     def kbest(self, k: int) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer if fewer exist."""
-        found: list[list[Labelling]] = [[] for _ in range(len(self))]
+        labellings: list[list[Labelling]] = [[] for _ in range(len(self))]
         for part, (paths, log_z) in self._ask(lambda one: (one.scores.kbest(k), one.scores.log_partition())):
             for b, tags, scores, z in zip(part.sequences.tolist(), paths.tags, paths.scores, log_z, strict=True):
-                labels = states.to_labels(tags, part.state_labels)
+                labels = to_labels(tags, part.state_labels)
                 shares = np.exp(np.minimum(scores - z, 0.0)).tolist()  # rounding may take it above
-                found[b] = [Labelling(self.tags.decode(path), p) for path, p in zip(labels, shares, strict=True)]
-        return found
+                labellings[b] = [Labelling(self.tags.decode(path), p) for path, p in zip(labels, shares, strict=True)]
+        return labellings
 
     def probabilities(self, labels: Sequence[Sequence[str]]) -> FloatArray:
         """The probability of the given labels of each input, taken as a whole."""
@@ -95,14 +96,15 @@ class Posterior:
         ids = Labelled.of(inputs, labels).encode(self.tags)
 
         def ask(one: ChainPart) -> FloatArray:
-            scores = states.score(one.scores, ids[self._rows(one)], one.state_labels)
+            tags, of_state = ids[self._rows(one)], one.state_labels
+            scores = one.scores.score(tags) if of_state is None else log_mass(one.scores, of_state == tags[:, None])
             return np.exp(np.minimum(scores - one.scores.log_partition(), 0.0))
 
         return self._by_sequence(ask)
 
     def sample(self, n: int, *, seed: int = 0) -> list[list[list[str]]]:
         """`n` labellings of each input, drawn from the distribution; the same seed gives the same draws."""
-        drawn = self._by_token(lambda one: states.to_labels(one.scores.sample(n, seed=seed), one.state_labels).T)
+        drawn = self._by_token(lambda one: to_labels(one.scores.sample(n, seed=seed), one.state_labels).T)
         samples = [split(labels, self.scores.lengths) for labels in drawn.T]
         return [[self.tags.decode(path) for path in paths] for paths in zip(*samples, strict=True)]
 
@@ -168,8 +170,11 @@ class Posterior:
 
     def explain(self, index: int, position: int) -> Explanation:
         """Why a token of one input got its label: the scores that spoke for it and for the runner-up."""
+        from trellis.models.explain import explain
+
         one = self.part(index)
-        return explain(one.scores, position, self.tags, one.state_labels)
+        with one.named():
+            return explain(one.scores, position, self.tags, one.state_labels, tokens=one._tokens(0))
 
     def segments(self, *, longest: int | None = None) -> SpanSegments:
         """The same distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
@@ -185,9 +190,9 @@ class Posterior:
         if count == 1 and not self.parts:
             return self
         for part in self._parts:
-            place = np.flatnonzero(part.sequences == index)
-            if len(place):
-                scores, inputs = part.scores.part(int(place[0])), self.inputs[index : index + 1]
+            number = np.flatnonzero(part.sequences == index)
+            if len(number):
+                scores, inputs = part.scores.part(int(number[0])), self.inputs[index : index + 1]
                 return Posterior(scores, self.tags, part.state_labels, inputs, self.first + index)
         raise AssertionError("every input has a chain")
 
@@ -233,22 +238,22 @@ class Posterior:
 
     def lexicon_report(self) -> LexiconReport:
         """Which entries of the lexicon fired, which lost, and by how much probability."""
-        found = self.occurrences
-        if found is None:
+        occurrences = self.occurrences
+        if occurrences is None:
             raise ModelError("there is no lexicon to report on: ask for the posterior with lexicon=")
         alone = Posterior(self.scores, self.tags, self.state_labels, self.inputs, self.first)
-        return LexiconReport.of(found, self, alone, span_types(self.tags))
+        return LexiconReport.of(occurrences, self, alone, span_types(self.tags))
 
     @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
-        return self._by_token(lambda one: states.to_labels(one.scores.viterbi().tags, one.state_labels))
+        return self._by_token(lambda one: to_labels(one.scores.viterbi().tags, one.state_labels))
 
     @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
         L = len(self.tags)
-        return self._by_token(lambda one: states.sum_by_label(one.scores.marginals().tokens, one.state_labels, L))
+        return self._by_token(lambda one: sum_by_label(one.scores.marginals().tokens, one.state_labels, L))
 
     @cached
     def _parts(self) -> Sequence[ChainPart]:
@@ -263,11 +268,11 @@ class Posterior:
 
     def _by_token(self, question: Callable[[ChainPart], AnyArray]) -> AnyArray:
         """Answers with a row per token, in the order of the inputs."""
-        found = list(self._ask(question))
-        if len(found) == 1:
-            return found[0][1]
-        result = np.empty((int(self.scores.lengths.sum()), *found[0][1].shape[1:]), dtype=found[0][1].dtype)
-        for part, values in found:
+        answers = list(self._ask(question))
+        if len(answers) == 1:
+            return answers[0][1]
+        result = np.empty((int(self.scores.lengths.sum()), *answers[0][1].shape[1:]), dtype=answers[0][1].dtype)
+        for part, values in answers:
             result[self._rows(part)] = values
         return result
 
@@ -293,9 +298,9 @@ class Posterior:
     def _allows_illegal(self) -> bool:
         """Whether labels may follow each other that the scheme forbids: without constraints they can be decoded."""
         legal, scores = self.tags.allowed_transitions(), self.scores
-        own = np.arange(len(self.tags)) if self.state_labels is None else self.state_labels
+        labels = np.arange(len(self.tags)) if self.state_labels is None else self.state_labels
         forbidden = np.isneginf(scores.transitions), np.isneginf(scores.start), np.isneginf(scores.end)
-        allowed = legal.transitions[np.ix_(own, own)], legal.start[own], legal.end[own]
+        allowed = legal.transitions[np.ix_(labels, labels)], legal.start[labels], legal.end[labels]
         return not all((no | yes).all() for no, yes in zip(forbidden, allowed, strict=True))
 
     def _span_probabilities(self, table: SpanTable) -> FloatArray:
@@ -326,8 +331,8 @@ class Posterior:
         return result
 
     def _scored(self, table: SpanTable, probabilities: FloatArray) -> list[list[ScoredSpan]]:
-        found = iter(probabilities.tolist())
-        return [[ScoredSpan(span, next(found)) for span in own] for own in table.split(len(self.scores.lengths))]
+        p = iter(probabilities.tolist())
+        return [[ScoredSpan(span, next(p)) for span in spans] for spans in table.split(len(self.scores.lengths))]
 
     def _tokens(self, index: int) -> tuple[str, ...]:
         if not len(self.inputs):
@@ -353,14 +358,45 @@ class Posterior:
             raise renamed from None
 
     def _with_token(self, error: NoPathError, number: int) -> NoPathError:
-        """The error, with the token that no label can have, if there is one: an HMM may never have seen it."""
+        """The error, with the token that no label can have, if there is one."""
         stuck = np.flatnonzero(np.isneginf(self.scores.part(number).emissions).all(axis=1))
         if len(stuck) == 0 or not len(self.inputs):
             return error
         token = tokens_of(self.inputs[number])[int(stuck[0])]
         return NoPathError(
-            f"{error}; no label can have the token {shown(token)} at position {stuck[0]}: the model has never seen it"
+            f"{error}; no label can have the token {shown(token)} at position {stuck[0]}: the model has never seen it, "
+            "or not with the labels that are allowed there"
         )
+
+
+def to_labels(paths: IntArray, state_labels: IntArray | None) -> IntArray:
+    """The labels of states: ``state_labels[S]`` says which each stands for; None if the states are the labels."""
+    return paths if state_labels is None else state_labels[paths]
+
+
+def sum_by_label(values: AnyArray, state_labels: IntArray | None, L: int) -> AnyArray:
+    """``(..., S)`` by state as ``(..., L)`` by label."""
+    if state_labels is None:
+        return values
+    member = (state_labels[:, None] == np.arange(L)).astype(values.dtype)  # (S, L)
+    result: AnyArray = np.empty((*values.shape[:-1], L), dtype=values.dtype)
+    rows, sums = values.reshape(-1, len(state_labels)), result.reshape(-1, L)
+    # Few rows at a time: for more, the library behind NumPy starts threads, which take longer than the sums.
+    step = max(1, _PRODUCTS // member.size)
+    for begin in range(0, len(rows), step):
+        np.matmul(rows[begin : begin + step], member, out=sums[begin : begin + step])
+    return result
+
+
+def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> FloatArray:
+    """Log partition of each sequence over the paths that keep to ``allowed[N, S]``; minus infinity if there is none."""
+    chosen = scores if allowed is None else scores.restricted(allowed)
+    try:
+        return chosen.log_partition()
+    except NoPathError:
+        if len(chosen.lengths) == 1:
+            return np.array([-np.inf])
+        return np.concatenate([log_mass(chosen.part(b)) for b in range(len(chosen.lengths))])
 
 
 def _checked_span(span: tuple[int, int, str | None], T: int, kinds: tuple[str, ...]) -> tuple[int, int, int | None]:

@@ -13,7 +13,7 @@ steps between segments are those of the chain, from the last state of one to the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +50,8 @@ class SpanSegments:
 
     def spans(self, path: IntArray) -> list[Span]:
         """The spans among the segments (S, 3) of one input."""
-        found = ((begin, end, self.kinds[label]) for begin, end, label in path.tolist())
-        return [Span(begin, end, kind) for begin, end, kind in found if kind is not None]
+        named = ((begin, end, self.kinds[label]) for begin, end, label in path.tolist())
+        return [Span(begin, end, kind) for begin, end, kind in named if kind is not None]
 
     def marginals(self) -> tuple[list[FloatArray], tuple[str, ...]]:
         """For each input ``(T, K, C)``: how probable the span that ends with a token, has a length and a type is."""
@@ -80,12 +80,16 @@ def segments_of(
         raise ModelError(
             "segments have the same transitions everywhere: a chain with edges by place cannot become some"
         )
-    own = np.arange(len(tags)) if state_labels is None else state_labels
-    parsed = [tags.parsed[label] for label in own.tolist()]
-    goes_on = _goes_on(parsed)
-    shapes = _shapes(goes_on & (scores.transitions > -np.inf))
+    parsed = [tags.parsed[label] for label in (range(len(tags)) if state_labels is None else state_labels)]
+    # goes_on[i, j]: a step from state i to state j stays inside a span
+    kinds = np.array([kind for _, kind in parsed], dtype=object)
+    before, after = (np.array([role in roles for role, _ in parsed]) for roles in (_OPEN, _ONGOING))
+    goes_on: BoolArray = (kinds[:, None] == kinds) & before[:, None] & after
     between = np.where(goes_on, -np.inf, scores.transitions)
-    shapes = _possible(shapes, between, scores.start, scores.end)
+    begins = (scores.start > -np.inf) | (between > -np.inf).any(axis=0)
+    ends = (scores.end > -np.inf) | (between > -np.inf).any(axis=1)
+    shapes = _shapes(goes_on & (scores.transitions > -np.inf))
+    shapes = [shape for shape in shapes if begins[shape.first] and ends[shape.last]] or shapes[:1]
     K = max(1, int(scores.lengths.max(initial=1)) if longest is None else longest)
     first, last = (np.array([getattr(s, name) for s in shapes], dtype=np.int64) for name in ("first", "last"))
     return SpanSegments(
@@ -100,18 +104,17 @@ def segments_of(
     )
 
 
-def _goes_on(parsed: Sequence[tuple[Role, str]]) -> BoolArray:
-    """(S, S): whether a step from one state to another stays inside a span."""
-    kinds = np.array([kind for _, kind in parsed], dtype=object)
-    before = np.array([role in _OPEN for role, _ in parsed])
-    after = np.array([role in _ONGOING for role, _ in parsed])
-    found: BoolArray = (kinds[:, None] == kinds) & before[:, None] & after
-    return found
-
-
 def _shapes(goes_on: BoolArray) -> list[Shape]:
-    """All ways to write a segment in states, given the steps that stay inside one."""
-    _check_inside(goes_on)
+    """All ways to write a segment in states, given the steps that stay inside one.
+
+    A span of any length must stay in one state between its ends: else the states between two ends are not known.
+    """
+    inner = goes_on.any(axis=0) & goes_on.any(axis=1)
+    if (goes_on & np.outer(inner, inner) & ~np.eye(len(goes_on), dtype=bool)).any():
+        raise ModelError(
+            "inside a span, a state of this chain can follow another one: expected the states of a tag scheme, "
+            "not histories of labels (order 2) or counts of tokens (head = semicrf)"
+        )
     shapes = [Shape(x, x, single=True) for x in range(len(goes_on))]
     for f, e in np.argwhere(goes_on | ((goes_on.astype(int) @ goes_on) > 0)).tolist():
         inside = np.flatnonzero(goes_on[f] & goes_on[:, e]).tolist()
@@ -121,45 +124,23 @@ def _shapes(goes_on: BoolArray) -> list[Shape]:
     return shapes
 
 
-def _check_inside(goes_on: BoolArray) -> None:
-    """A span of any length must stay in one state between its ends."""
-    into, out_of = goes_on.any(axis=0), goes_on.any(axis=1)
-    inner = into & out_of
-    other = goes_on & np.outer(inner, inner) & ~np.eye(len(goes_on), dtype=bool)
-    if other.any():  # from one inner state to another: then the states between two ends are not known
-        raise ModelError(
-            "inside a span, a state of this chain can follow another one: expected the states of a tag scheme, "
-            "not histories of labels (order 2) or counts of tokens (head = semicrf)"
-        )
-
-
-def _possible(shapes: list[Shape], between: FloatArray, start: FloatArray, end: FloatArray) -> list[Shape]:
-    """The shapes that a possible step leads into and out of."""
-    begins = (start > -np.inf) | (between > -np.inf).any(axis=0)
-    ends = (end > -np.inf) | (between > -np.inf).any(axis=1)
-    return [shape for shape in shapes if begins[shape.first] and ends[shape.last]] or shapes[:1]
-
-
 def _segment_scores(scores: ChainScores, shapes: list[Shape], K: int) -> FloatArray:
     """(N, K, L): the sum of the emissions of a segment's states and of the steps between them."""
     emissions, steps = scores.emissions.astype(np.float64), scores.transitions.astype(np.float64)
-    result = np.full((len(emissions), K, len(shapes)), -np.inf)
+    N = len(emissions)
+    result = np.full((N, K, len(shapes)), -np.inf)
+    ways = Counter((shape.first, shape.last) for shape in shapes if not shape.single)
     for label, shape in enumerate(shapes):
         f, e, m = shape.first, shape.last, shape.inside
         if shape.single:
             result[:, 0, label] = emissions[:, f]
             continue
-        if K > 1 and (m is None or len([s for s in shapes if (s.first, s.last) == (f, e) and not s.single]) == 1):
+        if K > 1 and (m is None or ways[f, e] == 1):
             result[1:, 1, label] = emissions[:-1, f] + steps[f, e] + emissions[1:, e]
         if m is not None:
-            _fill_long(result[:, :, label], emissions, steps, (f, m, e))
+            # for k >= 2: e[n-k, f] + A[f, m] + sum_{n-k < t < n} e[t, m] + (k - 2) A[m, m] + A[m, e] + e[n, e]
+            inner = np.full(N, steps[m, e])  # of the tokens between the ends, by the last token of the segment
+            for k in range(2, min(K, N)):
+                inner[k:] += emissions[1 : N - k + 1, m] + (steps[m, m] if k > 2 else 0.0)
+                result[k:, k, label] = emissions[:-k, f] + steps[f, m] + inner[k:] + emissions[k:, e]
     return result
-
-
-def _fill_long(out: FloatArray, emissions: FloatArray, steps: FloatArray, path: tuple[int, int, int]) -> None:
-    """out[n, k] = e[n-k, f] + A[f, m] + sum_{n-k < t < n} e[t, m] + (k - 2) A[m, m] + A[m, e] + e[n, e] for k >= 2."""
-    f, m, e = path
-    inner = np.full(len(emissions), steps[m, e])  # of the tokens between the ends, by the last token of the segment
-    for k in range(2, min(out.shape[1], len(emissions))):
-        inner[k:] += emissions[1 : len(emissions) - k + 1, m] + (steps[m, m] if k > 2 else 0.0)
-        out[k:, k] = emissions[:-k, f] + steps[f, m] + inner[k:] + emissions[k:, e]

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, shown
 from trellis.models.data import listed, tokens_of
 from trellis.models.posterior import Posterior
 from trellis.models.tagger import Tagger
-from trellis.tags import Role, Scheme, TagSet, parse_label
+from trellis.tags import Role, Scheme
 from trellis.text import splitter
 
 _BLOCK = 1000
@@ -59,21 +59,26 @@ def expected_errors(posterior: Posterior) -> FloatArray:
     Without spans, the expected number of wrong labels.
     """
     spans = posterior.spans()
-    found = np.array([len(own) for own in spans], dtype=np.float64)
-    right = np.array([sum(span.probability for span in own) for own in spans], dtype=np.float64)
-    expected = right
-    if posterior.tags.scheme is not Scheme.PLAIN:
-        counts = _counting(posterior.tags)
-        expected = np.array([own[:, counts].sum() for own in posterior.marginals()], dtype=np.float64)
-    wrong, missing = found - right, expected - right
+    predicted = np.array([len(scored) for scored in spans], dtype=np.float64)
+    right = np.array([sum(span.probability for span in scored) for scored in spans], dtype=np.float64)
+    expected, tags = right, posterior.tags
+    if tags.scheme is not Scheme.PLAIN:
+        if tags.scheme not in _COUNTED:
+            raise ModelError(
+                f"expected errors need a scheme in which labels say where spans begin or end, and {tags.scheme.value} "
+                "does not: choose entropy or margin"
+            )
+        counted = np.array([role in _COUNTED[tags.scheme] for role, _ in tags.parsed])
+        expected = np.array([rows[:, counted].sum() for rows in posterior.marginals()], dtype=np.float64)
+    wrong, missing = predicted - right, expected - right
     errors: FloatArray = np.maximum(wrong, 0.0) + np.maximum(missing, 0.0)
     return errors
 
 
 def margin(posterior: Posterior) -> FloatArray:
     """``(B,)``: 1 less the lead of the best labelling over the second, in probability; 1 is a tie."""
-    found = [[path.probability for path in own] for own in posterior.kbest(2)]
-    return np.array([1.0 - (own[0] - own[1] if len(own) > 1 else 1.0) for own in found])
+    best_two = [[path.probability for path in pair] for pair in posterior.kbest(2)]
+    return np.array([1.0 - (pair[0] - pair[1] if len(pair) > 1 else 1.0) for pair in best_two])
 
 
 MEASURES: dict[str, Callable[[Posterior], FloatArray]] = {
@@ -101,7 +106,12 @@ def select(
             worth nothing. The same tokens are never taken twice.
 
     """
-    _check(n, by, diversity)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(f"n must be an integer >= 1, got {shown(n)}")
+    if by not in MEASURES:
+        raise ConfigError(f"by must be one of {', '.join(MEASURES)}, got {shown(by)}")
+    if not 0 <= diversity <= 1:
+        raise ConfigError(f"diversity must be in 0..1, got {shown(diversity)}")
     how = splitter(tagger.tokenizer_)
     sentences = [how.sentence(item) if isinstance(item, str) else item for item in listed(pool)]
     blocks = (sentences[i : i + _BLOCK] for i in range(0, len(sentences), _BLOCK))
@@ -110,34 +120,15 @@ def select(
     return spread(np.concatenate([np.empty(0), *values]), tokens, n, diversity)
 
 
-def _check(n: int, by: str, diversity: float) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ConfigError(f"n must be an integer >= 1, got {shown(n)}")
-    if by not in MEASURES:
-        raise ConfigError(f"by must be one of {', '.join(MEASURES)}, got {shown(by)}")
-    if not 0 <= diversity <= 1:
-        raise ConfigError(f"diversity must be in 0..1, got {shown(diversity)}")
-
-
-def _counting(tags: TagSet) -> BoolArray:
-    """``(L,)``: the labels of which every span has exactly one."""
-    roles = _COUNTED.get(tags.scheme)
-    if roles is None:
-        raise ModelError(
-            f"expected errors need a scheme in which labels say where spans begin or end, and {tags.scheme.value} "
-            "does not: choose entropy or margin"
-        )
-    return np.array([parse_label(label, tags.scheme, tags.style)[0] in roles for label in tags.labels])
-
-
 def spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, diversity: float = 0.5) -> list[Selected]:
     """Greedily the sentence with the highest ``value * (1 - diversity * similarity)``; among equals the first.
 
     The `values` are what a measure says of whole sentences; here they are divided by tokens.
     """
-    values = values / np.maximum([len(own) for own in sentences], 1)
-    words = _Words(sentences)
-    similarity, left = np.zeros(len(sentences)), _first_copies(sentences)
+    values = values / np.maximum([len(tokens) for tokens in sentences], 1)
+    words, similarity = _Words(sentences), np.zeros(len(sentences))
+    first = {tokens: i for i, tokens in reversed([*enumerate(sentences)])}  # what repeats an earlier one is left out
+    left = np.array([bool(tokens) and first[tokens] == i for i, tokens in enumerate(sentences)], dtype=np.bool_)
     chosen: list[Selected] = []
     while len(chosen) < n and left.any():
         worth = np.where(left, values * (1.0 - diversity * similarity), -np.inf)
@@ -148,23 +139,18 @@ def spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, div
     return chosen
 
 
-def _first_copies(sentences: Sequence[tuple[str, ...]]) -> BoolArray:
-    """The sentences that have tokens and do not repeat an earlier one."""
-    first = {tokens: i for i, tokens in reversed([*enumerate(sentences)])}
-    return np.array([bool(tokens) and first[tokens] == i for i, tokens in enumerate(sentences)], dtype=np.bool_)
-
-
 class _Words:
     """Which sentences have which words and pairs of words, as vectors weighted by how rare those are."""
 
     def __init__(self, sentences: Sequence[tuple[str, ...]]) -> None:
         holders: dict[Any, list[int]] = defaultdict(list)
-        self._terms = [_terms(tokens) for tokens in sentences]
+        folded = [[token.casefold() for token in tokens] for tokens in sentences]
+        self._terms: list[set[Any]] = [{*tokens, *pairwise(tokens)} for tokens in folded]
         for i, terms in enumerate(self._terms):
             for term in terms:
                 holders[term].append(i)
-        self._holders: dict[Any, IntArray] = {term: np.array(own) for term, own in holders.items()}
-        squares = {term: np.log1p(len(sentences) / len(own)) ** 2 for term, own in self._holders.items()}
+        self._holders: dict[Any, IntArray] = {term: np.array(numbers) for term, numbers in holders.items()}
+        squares = {term: np.log1p(len(sentences) / len(rows)) ** 2 for term, rows in self._holders.items()}
         self._squares = squares
         self._norms = np.sqrt([max(sum(squares[term] for term in terms), 1e-300) for terms in self._terms])
 
@@ -175,8 +161,3 @@ class _Words:
             products[self._holders[term]] += self._squares[term]
         cosines: FloatArray = products / (self._norms * self._norms[index])
         return cosines
-
-
-def _terms(tokens: tuple[str, ...]) -> set[Any]:
-    folded = [token.casefold() for token in tokens]
-    return {*folded, *pairwise(folded)}

@@ -24,23 +24,25 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
 from trellis import chain, config, store
 from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
+from trellis.corpus import OnBadTags
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, shown
 from trellis.lexicon import Lexicon
+from trellis.lexicon.bonus import cut_at_gaps
 from trellis.lexicon.constraints import apply_lexicons
 from trellis.lexicon.features import with_columns
 from trellis.lexicon.lexicon import spans_with_surfaces
-from trellis.lexicon.span_states import parted
 from trellis.models.answers import Answers, Labelling, LatticeView, Tagged, documents
 from trellis.models.data import (
     Label,
     Labelled,
     Supervised,
+    check_sentence_weights,
     cuts_words,
     folded,
     gaps_of,
@@ -54,12 +56,15 @@ from trellis.models.evaluation import Scores, compare, headline
 from trellis.models.folder import ModelFolder, training
 from trellis.models.posterior import Known, Posterior
 from trellis.optional import required
-from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
+from trellis.tags import Scheme, Span, Style, TagSet
 from trellis.tags.spans import ScoredSpan
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, retry_on_interrupt
 from trellis.training.checkpoint import TrainingFolder
 from trellis.training.process_group import SINGLE, ProcessGroup, current_group
+
+if TYPE_CHECKING:
+    from trellis.models.explain import Explanation
 
 C = TypeVar("C")
 LexiconOption = Lexicon | Literal["own"] | None
@@ -75,7 +80,7 @@ class Stream(Protocol):
 
     @property
     def sample(self) -> Labelled:
-        """Some sentences, with what the labels of all say."""
+        """Some of the sentences, with the label facts of all."""
 
     @property
     def fingerprint(self) -> str:
@@ -84,7 +89,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """What `fit` was asked for apart from its data."""
+    """The options of one call of `fit`."""
 
     warm_start: bool = False
     progress: Progress | None = None
@@ -96,7 +101,7 @@ class FitOptions:
     """How raw text will be split, instead of the setting of that name."""
     lexicon: Lexicon | None = None
     stream: Any = None
-    """What `Tagger._stream` opened, if the sentences are not in memory."""
+    """The corpus that `Tagger._stream` opened, if the sentences are not in memory."""
     group: ProcessGroup = SINGLE
     """The processes that train together, each with its own sentences."""
 
@@ -107,12 +112,12 @@ class Tagger(Generic[C], ABC):
     kind: ClassVar[str]
     config_class: ClassVar[type[Any]]
     free_settings: ClassVar[frozenset[str] | None] = None
-    """What may be changed when training is resumed, by dotted names; None if it learns in one go."""
+    """The settings that may change when training is resumed, by dotted names; None if it learns in one go."""
     shares_sentences: ClassVar[bool] = False
     """Whether processes with sentences of their own can train it together; see `trellis.training.process_group`."""
     tagset_: TagSet
     settings_: C
-    """What it was trained with: `config` with a value for everything that was left unset."""
+    """The settings it was trained with: `config` with a value for everything that was left unset."""
     tokenizer_: Splitter | str | OwnTokenizer
     """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
     history_: History
@@ -208,11 +213,16 @@ class Tagger(Generic[C], ABC):
             opened: AbstractContextManager[ModelFolder | None] = nullcontext(folder)
         else:
             opened = training(folder, self.kind, self.kind, resume=resume)
-        with opened as place:
-            options = replace(options, folder=None if place is None else place.training)
-            self._fit(X, y, dev, sentence_weights, options)
-            if place is not None and place is not folder:
-                retry_on_interrupt(lambda: place.save(self))
+        with opened as model_folder:
+            options = replace(options, folder=None if model_folder is None else model_folder.training)
+            before = dict(self.__dict__)
+            try:
+                self._fit(X, y, dev, sentence_weights, options)
+            except BaseException:  # a failed fit leaves the tagger as it was
+                self.__dict__ = before
+                raise
+            if model_folder is not None and model_folder is not folder:
+                retry_on_interrupt(lambda: model_folder.save(self))
         return self
 
     def _fit(
@@ -229,13 +239,18 @@ class Tagger(Generic[C], ABC):
             data = stream.sample
         else:
             given = Labelled.of(X, y).shared_by(options.group)
-            weights = _checked_weights(sentence_weights, len(given.inputs))
-            data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
+            data, remaining = mended(given, self._scheme_asked, options.on_bad_tags)
             data = data.shared_by(options.group)
-            options = replace(options, sentence_weights=None if weights is None else weights[kept])
+            if sentence_weights is not None:
+                weights = plain_array(sentence_weights, np.float64)
+                check_sentence_weights(weights, len(given.inputs))
+                options = replace(options, sentence_weights=weights[remaining])
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else _held_out(dev)
+        held_out = None
+        if dev is not None:
+            is_pair = isinstance(dev, tuple) and len(dev) == 2 and not isinstance(dev[0], Sentence)
+            held_out = Labelled.of(*dev) if is_pair else Labelled.of(dev)
         if held_out is not None and options.on_bad_tags != "error":  # read by the scheme of the training data
             held_out, _ = mended(held_out, data.detect(self._scheme_asked).scheme.value, options.on_bad_tags)
         options = replace(options, stream=stream)
@@ -252,45 +267,29 @@ class Tagger(Generic[C], ABC):
         if self.free_settings is None:  # learned in one go
             folder.identify()
             return
-        from trellis.models import fingerprint  # hashlib is not needed to tag
+        from trellis.models.fingerprint import of_training  # hashlib is not needed to tag
 
-        def of_arrays(arrays: Arrays | None) -> str | None:
-            return None if arrays is None else fingerprint.of_arrays(arrays)
-
-        if options.stream is not None:
-            training_data = options.stream.fingerprint
-        elif self.shares_sentences:
-            training_data = fingerprint.of_sentences(data, options.group)
-        else:
-            training_data = fingerprint.of_data(data)
+        start = self._state()[1] if self._goes_on(options) else None
         folder.identify(
             settings={name: v for name, v in config.flat(self.config).items() if name not in self.free_settings},
-            data={
-                "training data": training_data,
-                "dev data": fingerprint.of_data(held_out),
-                "sentence weights": fingerprint.of_weights(options.sentence_weights),
-                "lexicon": of_arrays(None if options.lexicon is None else options.lexicon.to_stored()[1]),
-                "weights of the model to start from": of_arrays(self._state()[1] if self._goes_on(options) else None),
-            },
+            data=of_training(data, held_out, options, start, ordered=not self.shares_sentences),
         )
 
     def _take_lexicon(self, options: FitOptions) -> None:
         """Make the lexicon that is given, or that the settings name, the model's own."""
         path = getattr(self.config, "lexicon", None)
-        given = options.lexicon
+        given, goes_on = options.lexicon, self._goes_on(options)
         if given is None and path is not None:
             given = Lexicon.read(path, strength="feature")
-        if given is None:
-            if not self._goes_on(options):
-                self.lexicon_, self.lexical_ = None, ()
+        if given is None and goes_on:
             return
-        labels = given.feature_labels
+        labels = () if given is None else given.feature_labels
         if labels and not self.learns_lexicons:
             raise ModelError(
                 f"a {type(self).__name__} with these settings does not learn from a lexicon: give its entries the "
                 "strength prefer or must"
             )
-        if self._goes_on(options) and labels != self.lexical_:
+        if goes_on and labels != self.lexical_:
             raise ModelError("a model that learns on needs a lexicon with the labels of its first one")
         self.lexicon_, self.lexical_ = given, labels
 
@@ -303,18 +302,21 @@ class Tagger(Generic[C], ABC):
         gold = None
         if self.lexical_ and learn and not data.partial:
             gold = spans_with_surfaces(data.inputs, data.strings(), data.detect(self._scheme_asked))
-        return replace(data, inputs=self._prepared(data.inputs, self._lexicons("own"), gold))
+        return replace(data, inputs=self._prepared(data.inputs, self._lexicons("own"), self.config, gold))
 
     def _prepared(
-        self, inputs: Sequence[Any], lexicons: Sequence[Lexicon], gold: Sequence[Sequence[Any]] | None = None
+        self,
+        inputs: Sequence[Any],
+        lexicons: Sequence[Lexicon],
+        settings: C | None = None,
+        gold: Sequence[Sequence[Any]] | None = None,
     ) -> Sequence[Any]:
-        """The inputs as the model sees them, with the matches of lexicons if it has learned from these."""
-        seen = self._folded(inputs)
-        return with_columns(seen, inputs, lexicons, self.lexical_, gold) if self.lexical_ else seen
+        """The inputs as the model sees them, with the matches of lexicons if it has learned from these.
 
-    def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The inputs with full-width forms folded, if the settings say so."""
-        return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
+        `settings` are those of a training that has just begun; None: those that a fitted model was trained with.
+        """
+        seen = folded(inputs) if getattr(settings or self.settings_, "fold_width", False) else inputs
+        return with_columns(seen, inputs, lexicons, self.lexical_, gold) if self.lexical_ else seen
 
     @property
     def _scheme_asked(self) -> str | None:
@@ -369,7 +371,7 @@ class Tagger(Generic[C], ABC):
         sentence_weights: Sequence[float] | None,
         options: FitOptions,
     ) -> Stream | None:
-        """What `_learn` finds in its options, if `X` is a corpus that is never in memory as a whole."""
+        """The stream for `_learn`, if `X` is a corpus that is never in memory as a whole; None otherwise."""
         return None
 
     # Answers
@@ -399,14 +401,11 @@ class Tagger(Generic[C], ABC):
         self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
     ) -> list[list[str]]:
         """The best labels of each input, with `known` labels and a `lexicon` the best with these (see `posterior`)."""
-        if known is not None or self._lexicons(lexicon):
-            return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.best()]
-        inputs, labels = listed(X), list[list[str]]()
-        size = sentences_at_once(len(self._fitted_tags()), self._scores_per_token())
-        for start in range(0, len(inputs), size):
-            block = inputs[start : start + size]
-            best = self._decoded(block)
-            labels += self._posterior(block, None, start, lexicon=None).best() if best is None else best
+        labels: list[list[str]] = []
+        plain = known is None and not self._lexicons(lexicon)
+        for inputs, given, first in self._blocks(X, known, lexicon):
+            best = self._decoded(inputs) if plain else None
+            labels += self._posterior(inputs, given, first, lexicon=lexicon).best() if best is None else best
         return labels
 
     def tag(
@@ -484,6 +483,14 @@ class Tagger(Generic[C], ABC):
         blocks = [block.answers(token_probabilities=token_probabilities) for block in posteriors]
         return Answers.joined(blocks or [self.posterior([]).answers()])
 
+    def explain(self, sentence: str | Sentence | Sequence[str], position: int) -> Explanation:
+        """Why the token at `position` got its label: the scores that spoke for it and for the runner-up.
+
+        The runner-up is the best labelling of the sentence with another label there; the differences of all scores
+        add up to the difference of the two labellings.
+        """
+        return self.posterior([self._sentence(sentence)]).explain(0, position)
+
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
         return self.posterior([self._sentence(sentence)]).trellis(k=k)
@@ -492,20 +499,21 @@ class Tagger(Generic[C], ABC):
         self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
     ) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
-        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.marginals()]
+        return [answer for block in self._posteriors(X, known, lexicon=lexicon) for answer in block.marginals()]
 
     def kbest(
         self, X: Iterable[Any], k: int, *, known: Known | None = None, lexicon: LexiconOption = "own"
     ) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer if fewer exist."""
-        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.kbest(k)]
+        return [answer for block in self._posteriors(X, known, lexicon=lexicon) for answer in block.kbest(k)]
 
     def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
         """The probability of the given labels of each input, taken as a whole."""
         data = Labelled.of(X, y)
         labels = data.strings()
-        found = [block.probabilities(labels[block.first :][: len(block)]) for block in self._posteriors(data.inputs)]
-        return np.concatenate([np.empty(0), *found])
+        blocks = self._posteriors(data.inputs)
+        parts = [block.probabilities(labels[block.first : block.first + len(block)]) for block in blocks]
+        return np.concatenate([np.empty(0), *parts])
 
     def span_probabilities(
         self, X: Iterable[Any], spans: Sequence[Sequence[Span]] | None = None
@@ -513,11 +521,11 @@ class Tagger(Generic[C], ABC):
         """Exact probabilities of the spans that are given for each input, or of those that are predicted."""
         inputs = listed(X)
         if spans is None:
-            return [own for block in self._posteriors(inputs) for own in block.spans()]
+            return [answer for block in self._posteriors(inputs) for answer in block.spans()]
         if len(spans) != len(inputs):
             raise ModelError(f"spans are given for {number_of(len(spans), 'sentence')}, but there are {len(inputs)}")
         parts = ((block, spans[block.first :][: len(block)]) for block in self._posteriors(inputs))
-        return [own for block, part in parts for own in block.span_probabilities(part)]
+        return [answer for block, part in parts for answer in block.span_probabilities(part)]
 
     def evaluate(
         self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None, *, lexicon: LexiconOption = "own"
@@ -549,8 +557,8 @@ class Tagger(Generic[C], ABC):
         """The lexicons that count: the model's own, and the one that is given."""
         if lexicon is not None and lexicon != "own" and not isinstance(lexicon, Lexicon):
             raise ModelError(f"lexicon must be a Lexicon, 'own' or None, got {shown(lexicon)}")
-        own = [] if lexicon is None or self.lexicon_ is None else [self.lexicon_]
-        return [*own, lexicon] if isinstance(lexicon, Lexicon) else own
+        every = (None if lexicon is None else self.lexicon_, lexicon)
+        return [one for one in every if isinstance(one, Lexicon)]
 
     def _posteriors(
         self,
@@ -559,14 +567,21 @@ class Tagger(Generic[C], ABC):
         raw: Sequence[bool] | None = None,
         lexicon: LexiconOption = "own",
     ) -> Iterator[Posterior]:
-        """The posteriors of the inputs, block by block, so that memory does not grow with their number."""
+        """The posteriors of the inputs, block by block."""
+        for inputs, given, first in self._blocks(X, known, lexicon):
+            is_raw = None if raw is None else raw[first : first + len(inputs)]
+            yield self._posterior(inputs, given, first, is_raw, lexicon)
+
+    def _blocks(
+        self, X: Iterable[Any], known: Known | None, lexicon: LexiconOption
+    ) -> Iterator[tuple[Sequence[Any], Labelled | None, int]]:
+        """Blocks, so that memory does not grow with the inputs: inputs, known labels, and the number of the first."""
         labels = len(self._fitted_tags())
         cells = self._scores_per_token() * (_TRACKS if self._lexicons(lexicon) else 1)
         inputs, size = listed(X), sentences_at_once(labels, cells)
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
-            own = None if given is None else given.part(i, i + size)
-            yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size], lexicon)
+            yield inputs[i : i + size], None if given is None else given.part(i, i + size), i
 
     def _posterior(
         self,
@@ -582,22 +597,15 @@ class Tagger(Generic[C], ABC):
         allowed = None if known is None else known.allowed(tags)
         if allowed is not None:
             scores = scores.restricted(allowed if states is None else allowed[:, states])
-        alone, gaps = scores, None
-        if raw is not None and any(raw) and self.makes_words:
-            gaps = gaps_of(inputs, raw)
-            alone = parted(scores, gaps, tags, states)
+        gaps = gaps_of(inputs, raw) if raw is not None and any(raw) and self.makes_words else None
+        alone = scores if gaps is None else cut_at_gaps(scores, gaps, tags, states)
         if not lexicons:
             return Posterior(alone, tags, states, inputs, first)
-        chains = apply_lexicons(
-            lexicons,
-            inputs,
-            scores,
-            tags,
-            states,
-            known=allowed,
-            gaps=gaps,
-            name=lambda b: name_of(first + b, inputs[b]),
-        )
+
+        def name(b: int) -> str:
+            return name_of(first + b, inputs[b])
+
+        chains = apply_lexicons(lexicons, inputs, scores, tags, states, known=allowed, gaps=gaps, name=name)
         return Posterior(alone, tags, states, inputs, first, chains.parts, chains.occurrences)
 
     def _for_scores(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
@@ -619,8 +627,8 @@ class Tagger(Generic[C], ABC):
         manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
         manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
         if self.lexicon_ is not None:
-            manifest["lexicon"], own = self.lexicon_.to_stored()
-            arrays |= own
+            manifest["lexicon"], lexicon_arrays = self.lexicon_.to_stored()
+            arrays |= lexicon_arrays
         if self.lexical_:
             manifest["lexical"] = list(self.lexical_)
         store.save(path, self.kind, manifest, arrays)
@@ -658,13 +666,13 @@ class Tagger(Generic[C], ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and arrays, for copies between processes; files are written by `save`."""
-        kept: dict[str, Any] = {"config": self.config}
+        state: dict[str, Any] = {"config": self.config}
         if hasattr(self, "_sklearn_output_config"):
-            kept["output"] = self._sklearn_output_config
+            state["output"] = self._sklearn_output_config
         if not self.__sklearn_is_fitted__():
-            return kept
+            return state
         learned = {name: self.__dict__[name] for name in _LEARNED if name in self.__dict__}
-        return {**kept, "learned": learned, "state": self._state()}
+        return {**state, "learned": learned, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The inverse of `__getstate__`."""
@@ -682,16 +690,17 @@ class Tagger(Generic[C], ABC):
         One array ``(T, L)`` per sentence; after ``set_output(transform="pandas")`` one frame with a row per token,
         whose index is (sentence, position) and whose columns are the labels.
         """
-        found = self.marginals(X)
+        probabilities = self.marginals(X)
         if getattr(self, "_sklearn_output_config", {}).get("transform", "default") == "default":
-            return found
+            return probabilities
         with required("set_output(transform='pandas')", "pandas", instead="'default' gives arrays"):
             import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-        lengths = [len(rows) for rows in found]
-        places = [np.repeat(np.arange(len(found)), lengths), np.concatenate([[], *map(np.arange, lengths)]).astype(int)]
-        index = pandas.MultiIndex.from_arrays(places, names=["sentence", "position"])
-        rows = np.concatenate([np.empty((0, len(self.labels_))), *found])
+        lengths = [len(rows) for rows in probabilities]
+        sentences = np.repeat(np.arange(len(lengths)), lengths)
+        positions = np.concatenate([[], *map(np.arange, lengths)]).astype(int)
+        index = pandas.MultiIndex.from_arrays([sentences, positions], names=["sentence", "position"])
+        rows = np.concatenate([np.empty((0, len(self.labels_))), *probabilities])
         return pandas.DataFrame(rows, index=index, columns=list(self.labels_))
 
     def get_feature_names_out(self, input_features: object = None) -> AnyArray:
@@ -731,22 +740,6 @@ class Tagger(Generic[C], ABC):
 def sentences_at_once(labels: int, cells: int) -> int:
     """Sentences that are answered at a time: the fewer, the more scores a token has than labels."""
     return max(1, _BLOCK * labels // cells)
-
-
-def _held_out(dev: Supervised) -> Labelled:
-    """Held-out sentences, or inputs and their labels as a pair."""
-    pair = isinstance(dev, tuple) and len(dev) == 2 and not isinstance(dev[0], Sentence)
-    return Labelled.of(dev[0], dev[1]) if pair else Labelled.of(dev)  # type: ignore[arg-type]
-
-
-def _checked_weights(weights: Sequence[float] | None, count: int) -> FloatArray | None:
-    """The weights of `count` sentences, if there are any."""
-    if weights is None:
-        return None
-    array = plain_array(weights, np.float64)
-    if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
-        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one per sentence, got {array.shape}")
-    return array
 
 
 def _with_options(settings: Any, options: Mapping[str, Any]) -> Any:
@@ -797,12 +790,12 @@ def _parameters(settings: Any, deep: bool, prefix: str = "") -> Iterator[tuple[s
 
 def _differences(settings: Any, usual: Any) -> dict[str, Any]:
     """The values that are not the usual ones by name; those of a section as a dict."""
-    found = {}
+    changed = {}
     for item in dataclasses.fields(settings):
         value, default = getattr(settings, item.name), getattr(usual, item.name)
         if value != default:
-            found[item.name] = _differences(value, default) if dataclasses.is_dataclass(value) else value
-    return found
+            changed[item.name] = _differences(value, default) if dataclasses.is_dataclass(value) else value
+    return changed
 
 
 def _described(config_class: type[Any]) -> str:

@@ -15,8 +15,8 @@ from trellis.nn.dropout import LockedDropout, TokenDropout, WordDropout
 from trellis.nn.encoder import Batch, CategoryEmbedding, Characters, Encoder, Part, WordEmbedding
 from trellis.nn.heads import CRFHead, Head, SegmentStates, SemiCRFHead, SoftmaxHead
 from trellis.nn.lstm import BiLSTM, Packing
-from trellis.nn.pooling import WordPooling, pool
 from trellis.nn.semicrf import SemiCRF, TokenScores
+from trellis.nn.subwords import WordPooling, pool
 from trellis.vectors import Coverage, Vectors, read_vectors
 
 if TYPE_CHECKING:

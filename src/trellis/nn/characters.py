@@ -64,11 +64,11 @@ class CharacterCNN(nn.Module):
         return self._by_windows(characters, vectors).tanh()
 
     def _by_tables(self, characters: Tensor, vectors: Tensor) -> Tensor:
-        """The same by the native kernel, for the characters that occur if they are few."""
+        """`forward` by the native kernel, with vectors of only the characters that occur if these are few."""
         if len(vectors) > characters.numel():
             with_padding = torch.cat((characters.new_zeros(1), characters.flatten()))
-            own, places = torch.unique(with_padding, return_inverse=True)  # padding, the smallest id, is still 0
-            characters, vectors = places[1:].view_as(characters), vectors[own]
+            present, index = torch.unique(with_padding, return_inverse=True)  # padding, the smallest id, is still 0
+            characters, vectors = index[1:].view_as(characters), vectors[present]
         values = []
         for filters in self.filters:
             assert isinstance(filters, nn.Linear)
@@ -76,7 +76,7 @@ class CharacterCNN(nn.Module):
         return values[0] if len(values) == 1 else torch.cat(values, 1)
 
     def _by_windows(self, characters: Tensor, vectors: Tensor) -> Tensor:
-        """The same with torch's own operations, on any device."""
+        """`forward` before its tanh with torch's own operations, on any device."""
         widest = max(self.widths)
         windows, lengths = _windows(characters, widest)
         around = F.embedding(windows, vectors, PADDING)  # [N, widest, size], N characters in all
@@ -198,7 +198,6 @@ class CharacterPart(Part):
         self.output_size = module.output_size
 
     def forward(self, batch: Batch) -> Tensor:
-        """``(N, output_size)``."""
         assert batch.characters is not None
         by_word: Tensor = self.module(batch.characters.words)
         index = batch.characters.index
@@ -207,6 +206,5 @@ class CharacterPart(Part):
         return F.embedding(index, by_word)  # slower, but its gradient is reproducible on GPUs too
 
     def sources(self, batch: Batch) -> list[RowSource]:
-        """See `Part`."""
         assert batch.characters is not None
         return [RowSource(self.module(batch.characters.words), batch.characters.index)]

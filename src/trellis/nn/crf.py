@@ -302,7 +302,6 @@ def token_mask(emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, *
 
 
 def check_reduction(reduction: str) -> None:
-    """Refuse an unknown reduction."""
     if reduction not in ("none", "sum", "mean", "token_mean"):
         raise ConfigError(f"invalid reduction: {reduction}")
 
@@ -362,7 +361,7 @@ def by_loop(
 def _by_scan(
     emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for `torch.export`."""
+    """What `by_loop` gives, for `torch.export`."""
     from torch._higher_order_ops.scan import scan
 
     def back(carry: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Any:
@@ -428,6 +427,6 @@ def _after(
 
 
 def _near_zero(values: Tensor) -> Tensor:
-    """Less the largest of each row, which changes no difference between them."""
+    """The values minus the largest of their row, which changes no difference between them."""
     largest = values.amax(1, keepdim=True)
     return values - torch.where(torch.isinf(largest), torch.zeros_like(largest), largest)

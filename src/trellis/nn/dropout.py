@@ -59,7 +59,6 @@ class TokenDropout(_Dropout):
     """Sets the vectors of whole tokens to zero; the others stay unchanged, since a token is either there or not."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(..., H)`` to the same."""
         if not self.active:
             return x
         return x * x.new_empty(*x.shape[:-1], 1).bernoulli_(1.0 - self.p)
@@ -69,7 +68,6 @@ class WordDropout(_Dropout):
     """Replaces ids of words by that of the unknown word, so that its vector is trained; padding stays padding."""
 
     def forward(self, ids: Tensor) -> Tensor:
-        """``(B, T)`` to ``(B, T)``."""
         if not self.active:
             return ids
         dropped = torch.rand(ids.shape, device=ids.device) < self.p
@@ -86,14 +84,14 @@ class RowSource(NamedTuple):
     padded: bool = False
     """Whether the row of padding is not trained."""
 
-    def place(self, table: Tensor) -> tuple[int, int, int, IntArray | None]:
-        """A table with these rows, as the kernel is told."""
+    def kernel_arguments(self, table: Tensor) -> tuple[int, int, int, IntArray | None]:
+        """Address, length, stride and rows of a table of this source's shape, as the kernel takes them."""
         rows = None if self.rows is None else plain_tensor(self.rows, torch.int64).numpy()
         return table.data_ptr(), len(table), table.stride(0), rows
 
 
 RowSources = Sequence[Sequence[RowSource]]
-"""Of neighbouring columns, one after another."""
+"""The sources of one group of columns after another."""
 
 
 class Dropout(NamedTuple):
@@ -109,7 +107,7 @@ class Dropout(NamedTuple):
 
     @classmethod
     def drawn(cls, *, tokens: float = 0.0, numbers: float = 0.0, columns: float = 0.0) -> Dropout:
-        """With a seed from torch's generator."""
+        """Dropout with a seed from torch's generator."""
         return cls(int(torch.empty((), dtype=torch.int64).random_()), tokens, numbers, columns)
 
     def joined(self, sources: RowSources, lengths: IntArray) -> Tensor:
@@ -122,7 +120,7 @@ class Dropout(NamedTuple):
             target = (out.data_ptr() + first * out.element_size(), len(out), width, None)
             for number, source in enumerate(columns):
                 table = plain_tensor(source.table, kind)
-                self._apply(lengths, first, table, source.place(table), target, number > 0)
+                self._apply(lengths, first, table, source.kernel_arguments(table), target, number > 0)
         return out
 
     def gradients(self, of_features: Tensor, sources: RowSources, lengths: IntArray) -> list[Tensor | None]:
@@ -138,7 +136,7 @@ class Dropout(NamedTuple):
                     continue
                 shared = source.rows is not None
                 out = (torch.zeros if shared else torch.empty)(source.table.shape, dtype=of_features.dtype)
-                self._apply(lengths, first, out, origin, source.place(out), shared)
+                self._apply(lengths, first, out, origin, source.kernel_arguments(out), shared)
                 if source.padded:
                     out[PADDING] = 0.0
                 gradients.append(out)

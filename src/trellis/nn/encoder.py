@@ -32,7 +32,6 @@ class Characters:
     index: Tensor
 
     def to(self, device: torch.device) -> Characters:
-        """The same on another device."""
         return Characters(self.words.to(device), self.index.to(device))
 
 
@@ -58,7 +57,6 @@ class Batch:
     """``(N,)``"""
 
     def to(self, device: torch.device) -> Batch:
-        """The same on another device."""
         if device.type == "cpu":
             return self
         return Batch(
@@ -124,7 +122,7 @@ class Encoder(nn.Module):
 
     @property
     def of_words(self) -> bool:
-        """Whether this is true of every part: then it accepts batches with an index."""
+        """Whether all parts depend on words only, so that batches may have an index."""
         return all(isinstance(part, Part) and part.of_words for part in self.parts.values())
 
     def forward(self, batch: Batch) -> Tensor:
@@ -201,7 +199,6 @@ class WordEmbedding(CategoryEmbedding):
         self.dropout = WordDropout(check_rate(dropout, "dropout"))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """``(B, T)`` to ``(B, T, size)``."""
         return super().forward(self.dropout(ids))
 
 
@@ -245,7 +242,6 @@ class WordPart(Part):
             self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
 
     def forward(self, batch: Batch) -> Tensor:
-        """``(N, size)``."""
         if self.learnt is None:
             assert self.vectors is not None
             return self.vectors(batch.vector)  # type: ignore[no-any-return]
@@ -253,7 +249,6 @@ class WordPart(Part):
         return learnt if self.vectors is None else learnt + self.vectors(batch.vector)
 
     def sources(self, batch: Batch) -> list[RowSource]:
-        """See `Part`."""
         learnt, vectors, sources = self.learnt, self.vectors, []
         if learnt is not None:
             sources.append(RowSource(learnt.weight, learnt.dropout(batch.word), padded=True))
@@ -284,7 +279,6 @@ class LookupPart(Part):
         self.output_size = size * (2 if of == "pairs" else 1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """``(N, output_size)``."""
         ids = batch.columns[self.column] if self.of == "column" else getattr(batch, self.of)
         vectors: Tensor = self.embedding(ids)
         return vectors.flatten(1)

@@ -94,7 +94,6 @@ class CRFHead(Head):
         weights: Tensor | None = None,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """See `Head`."""
         scores = scoring.ChainScores(emissions, lengths, *self.chain(), edges)
         return scores.nll(tags, allowed=allowed, weights=weights)
 
@@ -128,7 +127,6 @@ class SoftmaxHead(Head):
         weights: Tensor | None = None,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """See `Head`."""
         if tags is None:
             assert allowed is not None
             losses = emissions.logsumexp(1) - emissions.masked_fill(~allowed, -torch.inf).logsumexp(1)
@@ -189,11 +187,10 @@ class SemiCRFHead(Head):
 
     @property
     def num_scores(self) -> int:
-        """What the layer before this one gives for each token."""
         return self.num_tags + 2 * self.rank
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the states that count tokens down."""
+        """Transitions, start and end scores of the states that count tokens down."""
         transitions, start, end = map(torch.from_numpy, self._chain())
         return transitions, start, end
 

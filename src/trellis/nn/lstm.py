@@ -50,7 +50,6 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: npt.ArrayLike) -> Packing:
-        """The places of sequences of these lengths."""
         checked = check_lengths(lengths)
         return cls(checked, torch.from_numpy(np.repeat(np.arange(len(checked)), checked)))
 
@@ -71,7 +70,6 @@ class Packing:
         )
 
     def to(self, device: torch.device) -> Packing:
-        """The same on another device."""
         return self if device.type == "cpu" else replace(self, sequence=self.sequence.to(device))
 
 

@@ -31,20 +31,19 @@ class TokenScores:
     """What tokens say about the segments they are part of; flat ``(N, L)``, or padded like the layer's input."""
 
     inner: Tensor
-    """Of every token of a segment."""
+    """Score of every token of a segment."""
     first: Tensor | None = None
-    """Of the first, in addition."""
+    """Added for the first token."""
     last: Tensor | None = None
-    """Of the last, in addition."""
+    """Added for the last token."""
     single: Tensor | None = None
-    """Of the only token of a segment, instead of the others."""
+    """Score of a segment of one token, instead of the others."""
     left: Tensor | None = None
-    """``(N, R)``: of the first, to be multiplied with that of the last."""
+    """``(N, R)``, of the first token: multiplied by `right` of the last one."""
     right: Tensor | None = None
-    """``(N, R)``: of the last."""
 
     def picked(self, rows: Tensor) -> TokenScores:
-        """Those of some tokens of a padded batch, flat."""
+        """The scores of some tokens of a padded batch, flat."""
         names = ("inner", "first", "last", "single", "left", "right")
         found = {name: value for name in names if (value := getattr(self, name)) is not None}
         return TokenScores(**{name: value.flatten(0, 1)[rows] for name, value in found.items()})
@@ -113,11 +112,12 @@ class SemiCRF(nn.Module):
 
     def segments(self, tokens: Tensor | TokenScores, lengths: Tensor | IntArray | list[int]) -> SegmentScores:
         """The distribution over segments, from flat scores of tokens ``(N, L)`` and ``lengths[B]``."""
-        own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
-        if own.inner.dim() != 2 or own.inner.shape[1] != self.num_labels:
-            raise ShapeError(f"scores of tokens must be (N, L) = (N, {self.num_labels}), got {tuple(own.inner.shape)}")
-        self._check(own)
-        scores = self._segment_scores(own)
+        tokens = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
+        shape = tuple(tokens.inner.shape)
+        if len(shape) != 2 or shape[1] != self.num_labels:
+            raise ShapeError(f"scores of tokens must be (N, L) = (N, {self.num_labels}), got {shape}")
+        self._check(tokens)
+        scores = self._segment_scores(tokens)
         given = lengths.cpu().numpy() if isinstance(lengths, Tensor) else np.asarray(lengths, dtype=np.int64)
         chain = (self.transitions, self.start_transitions, self.end_transitions)
         return SegmentScores(scores, check_lengths(given, len(scores)), *(x.to(scores.dtype) for x in chain))
@@ -130,12 +130,15 @@ class SemiCRF(nn.Module):
         lengths: Tensor | None = None,
     ) -> SegmentScores:
         """The same from a padded batch ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``."""
-        own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
-        check_padded(own.inner, None, mask, self.num_labels)
-        self._check(own)
-        places = token_mask(own.inner, mask, lengths, batch_first=self.batch_first)
-        rows, counts = _tokens(own.inner, places, self.batch_first)
-        return self.segments(own.picked(rows), counts)
+        tokens = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
+        padded, first = tokens.inner, self.batch_first
+        check_padded(padded, None, mask, self.num_labels)
+        self._check(tokens)
+        mask = token_mask(padded, mask, lengths, batch_first=first)
+        there = torch.ones(padded.shape[:2], dtype=torch.bool) if mask is None else mask.bool().cpu()
+        rows = torch.arange(there.numel()).view_as(there)
+        by_sequence, rows = (there, rows) if first else (there.T, rows.T)
+        return self.segments(tokens.picked(rows[by_sequence].to(padded.device)), by_sequence.sum(1).numpy())
 
     def nll(
         self,
@@ -215,13 +218,3 @@ class SemiCRF(nn.Module):
             both = tokens.left[begin] * tokens.right
             scores = scores + (both @ self.together.T.to(both.dtype)).double()
         return scores
-
-
-def _tokens(padded: Tensor, mask: Tensor | None, batch_first: bool) -> tuple[Tensor, IntArray]:
-    """The row of each token of a padded batch, sequence by sequence, and how many tokens each sequence has."""
-    first, second = padded.shape[:2]
-    there = torch.ones(first, second, dtype=torch.bool) if mask is None else mask.bool().cpu()
-    by_sequence = there if batch_first else there.T
-    numbers = torch.arange(first * second).reshape(first, second)
-    numbers = numbers if batch_first else numbers.T
-    return numbers[by_sequence].to(padded.device), by_sequence.sum(1).numpy()

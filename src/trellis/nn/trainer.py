@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 from transformers.modeling_outputs import TokenClassifierOutput
 
-from trellis.nn.crf import CRF, Constraints
+from trellis.nn.crf import CRF
 from trellis.tags import TagSet
 
 IGNORED = -100
@@ -38,13 +38,16 @@ class CRFForTokenClassification(nn.Module):
 
     def __init__(self, encoder: nn.Module, labels: int | TagSet, *, dropout: float = 0.1) -> None:
         super().__init__()
-        count = len(labels) if isinstance(labels, TagSet) else labels
+        legal = None
+        if isinstance(labels, TagSet):
+            transitions, start, end = map(torch.from_numpy, labels.allowed_transitions())
+            labels, legal = len(labels), (transitions, start, end)
         config: Any = encoder.config
         self.config = config  # where Trainer looks for the names of keys to leave out of predictions
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(int(config.hidden_size), count)
-        self.crf = CRF(count, batch_first=True, constraints=_legal(labels), ignore_index=IGNORED)
+        self.classifier = nn.Linear(int(config.hidden_size), labels)
+        self.crf = CRF(labels, batch_first=True, constraints=legal, ignore_index=IGNORED)
 
     @classmethod
     def from_encoder(cls, source: str | Path, labels: int | TagSet, **options: Any) -> CRFForTokenClassification:
@@ -72,27 +75,18 @@ class CRFForTokenClassification(nn.Module):
         """
         states = self.encoder(input_ids=input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
         logits = self.classifier(self.dropout(states))
-        loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
+        loss = None
+        if labels is not None:
+            reduction = "token_mean" if num_items_in_batch is None else "sum"
+            loss = self.crf.nll(logits.float(), labels, reduction=reduction)
+            loss = loss if num_items_in_batch is None else loss / num_items_in_batch
         return TokenClassifierOutput(loss=loss, logits=logits)
-
-    def _loss(self, logits: Tensor, labels: Tensor, count: Tensor | int | None) -> Tensor:
-        emissions = logits.float()
-        if count is None:
-            return self.crf.nll(emissions, labels, reduction="token_mean")
-        return self.crf.nll(emissions, labels) / count
 
     @torch.no_grad()
     def best_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The most probable labels ``(B, T)`` of the places that have one in `labels`; -100 at all others."""
         best = self.crf.viterbi(logits.float(), labels != IGNORED).tags
         return best.where(labels != IGNORED, IGNORED)
-
-
-def _legal(labels: int | TagSet) -> Constraints | None:
-    if not isinstance(labels, TagSet):
-        return None
-    transitions, start, end = (torch.from_numpy(mask) for mask in labels.allowed_transitions())
-    return transitions, start, end
 
 
 def align_labels(word_ids: Sequence[int | None], labels: Sequence[int] | None = None) -> list[int]:

@@ -9,36 +9,41 @@ of which the pooling takes each subword where it has most context; no word is ev
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from trellis import store
 from trellis.arrays import AnyArray, Arrays, Float32Array, IntArray
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, StoreError, TrellisError, shown
 from trellis.nn.encoder import Batch, Part
 from trellis.nn.lstm import BiLSTM, Packing
-from trellis.nn.pooling import How, WordPooling
-from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
-from trellis.nn.state import arrays_of, blueprint, check_state, hash_of, state_of
-from trellis.nn.subwords import Subwords, SubwordTokenizer, check_window, pad_windows, windows_of
+from trellis.nn.subwords import How, Subwords, SubwordTokenizer, WordPooling, check_window, pad_windows, windows_of
+from trellis.optional import needed
 from trellis.ragged import offsets_of
 from trellis.store import Stored
-from trellis.untrusted import Fields
+from trellis.untrusted import Fields, parse_json
 
 _USUAL_WINDOW = 512  # for encoders whose positions have no end
-
-
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_NO_LIMIT = 1_000_000  # tokenizers without a limit have a number of thirty digits there
+_SLACK = 64  # weights that are created and not kept, in addition to those that are kept: poolers, decoders
+M = TypeVar("M", bound=nn.Module)
 Freeze = Literal["nothing", "embeddings", "all"] | int
 """What is not trained; a number means the embeddings and that many layers from the bottom."""
 Precision = Literal["float32", "bfloat16"]
@@ -49,7 +54,7 @@ class TransformerEncoder(nn.Module):
     """A pretrained encoder, its tokenizer, and the pooling of subwords to words.
 
     Args:
-        model: the encoder, as `trellis.nn.pretrained` gives it.
+        model: the encoder, as `load_pretrained` gives it.
         tokenizer: its tokenizer.
         pooling: "mean", "first", "last" or "max" of a word's subwords.
         mix_layers: whether to mix the outputs of all layers with learned weights, or which: 0 is the embeddings, 1 the
@@ -248,7 +253,7 @@ class TransformerEncoder(nn.Module):
         planned = blueprint(partial(make, "meta"), len(stored.arrays), stored.where)
         check_state(planned.state_dict(), stored, "", finite=False)  # buffers may have infinities
         encoder = make("cpu")
-        encoder.load_state_dict(state_of(stored.arrays, {}))
+        encoder.load_state_dict(_tensors(stored))
         _try_out(encoder, stored)
         return encoder
 
@@ -262,7 +267,7 @@ class TransformerEncoder(nn.Module):
                 "configuration or tokenizer have changed"
             )
         check_state(encoder.pooling.state_dict(prefix="pooling."), stored, "", finite=False)
-        encoder.load_state_dict(state_of(stored.arrays, {}) | encoder.model.state_dict(prefix="model."))
+        encoder.load_state_dict(_tensors(stored) | encoder.model.state_dict(prefix="model."))
         return encoder
 
 
@@ -288,23 +293,18 @@ def _enable_checkpointing(model: Any) -> None:
 
 def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
     """Switch off the gradient of the parameters that are not trained."""
-    for module in _frozen_parts(encoder, freeze):
-        module.requires_grad_(False)
-
-
-def _frozen_parts(encoder: nn.Module, freeze: Freeze) -> list[nn.Module]:
     if freeze == "all":
-        return [encoder]
-    if freeze == "nothing":
-        return []
-    if freeze == "embeddings":
-        return [_embeddings(encoder)]
-    if isinstance(freeze, bool) or not isinstance(freeze, int):
-        raise ConfigError(f"freeze must be 'nothing', 'embeddings', 'all' or a number of layers, got {freeze!r}")
-    layers = _layers_of(encoder)
-    if not 0 <= freeze <= len(layers):
-        raise ConfigError(f"freeze must be in 0..{len(layers)}, the layers of the encoder, got {freeze}")
-    return [_embeddings(encoder), *list(layers)[:freeze]]
+        encoder.requires_grad_(False)
+    elif freeze == "embeddings":
+        _embeddings(encoder).requires_grad_(False)
+    elif freeze != "nothing":
+        if isinstance(freeze, bool) or not isinstance(freeze, int):
+            raise ConfigError(f"freeze must be 'nothing', 'embeddings', 'all' or a number of layers, got {freeze!r}")
+        layers = _layers_of(encoder)
+        if not 0 <= freeze <= len(layers):
+            raise ConfigError(f"freeze must be in 0..{len(layers)}, the layers of the encoder, got {freeze}")
+        for module in (_embeddings(encoder), *list(layers)[:freeze]):
+            module.requires_grad_(False)
 
 
 def _layers_of(encoder: nn.Module) -> nn.ModuleList:
@@ -325,6 +325,232 @@ def _embeddings(encoder: Any) -> nn.Module:
     return block if isinstance(block, nn.Module) else encoder.get_input_embeddings()
 
 
+def _transformers() -> Any:
+    """The library, imported on first use: that takes seconds."""
+    return needed("transformers", "neural", "a pretrained encoder")
+
+
+def load_pretrained(source: str | Path, *, offline: bool = False) -> tuple[nn.Module, SubwordTokenizer]:
+    """A pretrained encoder and its tokenizer; if that fails, a `ModelError` says what was tried.
+
+    Weights come from safetensors, or from pytorch_model.bin read with ``weights_only``; no file is ever unpickled as
+    code and no code of a repository is run. Heads and poolers are dropped: what remains gives one vector per subword.
+
+    Args:
+        source: a folder with config.json, weights and tokenizer, or the name of a model of the Hugging Face Hub.
+        offline: look for a name in the local cache only, as with HF_HUB_OFFLINE in the environment.
+
+    """
+    transformers = _transformers()  # huggingface_hub comes with it
+    name, offline = _locate(source, offline)
+    options = {"trust_remote_code": False, "local_files_only": offline}
+    with _quiet(), torch.random.fork_rng(devices=[]):
+        try:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
+            model, found = transformers.AutoModel.from_pretrained(name, output_loading_info=True, **options)
+        except Exception as error:  # the libraries below raise errors of many kinds for files of many kinds
+            raise ModelError(_failure(name, offline, error)) from error
+    encoder = _encoder_of(model)
+    # Weights that the files lack would be random numbers.
+    prefix = next(prefix for prefix, module in model.named_modules() if module is encoder)
+    kept = {f"{prefix}.{key}" if prefix else key for key in encoder.state_dict()}
+    lacking = sorted(set(found["missing_keys"]) & kept)
+    if lacking:
+        raise ModelError(
+            f"the encoder {name!r} is incomplete: its files lack {len(lacking)} of {len(kept)} weights of "
+            f"{type(encoder).__name__}, such as {lacking[0]}"
+        )
+    return encoder, _subword_tokenizer(name, tokenizer)
+
+
+def _locate(source: str | Path, offline: bool) -> tuple[str, bool]:
+    """What to pass to transformers: a complete folder, or a name and whether to stay offline."""
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        # Look only for what is needed: the folder may come from a model file that anybody wrote.
+        for wanted in (("config.json",), _WEIGHTS):
+            if not any((folder / name).is_file() for name in wanted):
+                raise ModelError(f"the encoder in {str(folder)!r} cannot be loaded: it has no {' or '.join(wanted)}")
+        return str(folder), True
+    if isinstance(source, Path) or source.startswith((".", "/", "~")) or folder.exists():
+        raise ModelError(f"the encoder {str(source)!r} cannot be loaded: there is no such folder")
+    from huggingface_hub import constants
+
+    return source, offline or bool(constants.HF_HUB_OFFLINE) or os.environ.get("TRANSFORMERS_OFFLINE") == "1"
+
+
+def _failure(name: str, offline: bool, error: Exception) -> str:
+    if Path(name).is_dir():
+        tried = "it was looked for in that folder"
+    else:
+        from huggingface_hub import constants
+
+        hub = "offline, so not on the Hub" if offline else "then on the Hub"
+        tried = f"it is not a folder here; it was looked for in the cache {constants.HF_HUB_CACHE}, {hub}"
+    return f"the encoder {name!r} cannot be loaded: {tried}. {type(error).__name__}: {error}"
+
+
+def _encoder_of(model: Any) -> nn.Module:
+    """The part that gives subword states, in float32."""
+    encoder: Any = model.get_encoder() if model.config.is_encoder_decoder else model
+    if getattr(encoder, "pooler", None) is not None:
+        encoder.pooler = None
+    module: nn.Module = encoder.float()
+    return module
+
+
+def _subword_tokenizer(name: str, tokenizer: Any) -> SubwordTokenizer:
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"the tokenizer of {name!r} is slow ({type(tokenizer).__name__}): a fast one (tokenizer.json) is needed, "
+            "since only a fast one says which word a subword belongs to"
+        )
+    limit = tokenizer.model_max_length
+    pad = tokenizer.pad_token_id
+    return SubwordTokenizer(
+        tokenizer.backend_tokenizer,
+        pad=0 if pad is None else int(pad),
+        limit=int(limit) if limit is not None and limit < _NO_LIMIT else None,
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from printing bars and reports; important ones are raised as errors here."""
+    logging, hub = _transformers().utils.logging, import_module("huggingface_hub.utils.logging")
+    verbosity, bars, hub_verbosity = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
+    logging.set_verbosity_error()
+    hub.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        hub.set_verbosity(hub_verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def describe(encoder: nn.Module) -> str:
+    """The encoder's configuration as JSON, without its source."""
+    config: Any = encoder.config
+    values = parse_json(config.to_json_string(use_diff=False))
+    return json.dumps({key: value for key, value in values.items() if key not in ("_name_or_path", "auto_map")})
+
+
+def rebuild(description: str, most_layers: int) -> nn.Module:
+    """An encoder of the configuration that `describe` returned; its weights are still to be loaded."""
+    transformers = _transformers()
+    try:
+        kind, values = _checked(parse_json(description), most_layers)
+        with _quiet(), torch.random.fork_rng(devices=[]):
+            config = transformers.AutoConfig.for_model(kind, **values)
+            return _encoder_of(transformers.AutoModel.from_config(config, trust_remote_code=False))
+    except TrellisError:
+        raise
+    except Exception as error:
+        raise StoreError(f"the stored encoder cannot be rebuilt: {type(error).__name__}: {error}") from error
+
+
+def _checked(description: Any, most_layers: int) -> tuple[str, dict[str, Any]]:
+    """The kind of encoder and its settings, without settings that fetch weights or code from elsewhere."""
+    fields = Fields(description, "the stored encoder's configuration")
+    for name, value in fields.values.items():
+        if ("backbone" in name and value) or (isinstance(value, dict) and "model_type" in value):
+            raise StoreError(f"{fields.where}: an encoder made of others is not supported, got {name!r}")
+        if "layer" in name and isinstance(value, int) and value > most_layers:
+            raise StoreError(f"{fields.where}: {name!r} is {shown(value)}, but the file has {most_layers} arrays")
+    foreign = ("model_type", "auto_map", "quantization_config")
+    kept = {k: v for k, v in fields.values.items() if k not in foreign and "implementation" not in k and k[:1] != "_"}
+    # Rows per chunk: changes no result, but fails for sentences of other lengths.
+    return fields.text("model_type"), kept | {"chunk_size_feed_forward": 0}
+
+
+def position_limit(encoder: nn.Module) -> int | None:
+    """How many subwords the encoder has positions for, special tokens included; None without a limit."""
+    positions = getattr(encoder.config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    for name, module in encoder.named_modules():
+        is_table = isinstance(module, nn.Embedding) and name.endswith("position_embeddings")
+        if is_table and module.padding_idx is not None:
+            return positions - int(module.padding_idx) - 1  # RoBERTa and similar models count from the padding on
+    return positions
+
+
+def blueprint(make: Callable[[], M], arrays: int, where: str) -> M:
+    """The network that `make` builds on torch's meta device, where a weight has a shape and no memory.
+
+    A file may claim a million layers or a width of ten million: it stops at far more weights than there are arrays.
+    `check_state` compares the shapes with the arrays that the file does hold.
+    """
+    owner, limit, seen = threading.get_ident(), 4 * arrays + _SLACK, 0
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal seen
+        seen += threading.get_ident() == owner
+        if seen > limit:
+            raise StoreError(f"{where}: the saved settings describe more than {limit} weights, which the file lacks")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        return make()
+    except TrellisError:
+        raise
+    except Exception as error:  # torch and transformers raise errors of many kinds for impossible sizes
+        raise StoreError(f"{where}: the saved settings describe no network: {type(error).__name__}: {error}") from error
+    finally:
+        hook.remove()
+
+
+def check_state(
+    state: Mapping[str, Tensor], stored: Stored, prefix: str, *, finite: bool = True, left_out: str | None = None
+) -> None:
+    """The arrays under the prefix must be exactly those of the state, each of its type and shape.
+
+    Args:
+        state: names and shapes that are expected.
+        stored: the file.
+        prefix: of the arrays' names.
+        finite: whether infinities are refused; NaN always is.
+        left_out: names of the state with this prefix are not expected in the file.
+
+    """
+    wanted = {name: tensor for name, tensor in state.items() if not (left_out and name.startswith(left_out))}
+    stored.refuse_others(prefix, wanted)
+    for name, tensor in wanted.items():
+        limits = () if finite or not tensor.is_floating_point() else (-torch.inf, torch.inf)
+        stored.array(f"{prefix}{name}", str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), *limits)
+
+
+def arrays_of(state: Mapping[str, Tensor]) -> tuple[Arrays, dict[str, str]]:
+    """Arrays of a state dict, numbers as float32, each shared tensor once, and its other names."""
+    arrays: Arrays = {}
+    tied: dict[str, str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
+    for name, tensor in state.items():
+        storage = (tensor.device, tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and storage in seen:
+            tied[name] = seen[storage]
+            continue
+        seen[storage] = name
+        arrays[name] = (tensor.float() if tensor.is_floating_point() else tensor).detach().cpu().numpy().copy()
+    return arrays, tied
+
+
+def hash_of(texts: Iterable[str], state: Mapping[str, Tensor]) -> str:
+    """SHA-256 of texts and of names, types, shapes and bytes of tensors."""
+    digest = hashlib.sha256()
+    for text in texts:
+        content = text.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(content)} ".encode() + content)
+    for name, tensor in sorted(state.items()):
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
 def _untied(arrays: Arrays, fields: Fields) -> Arrays:
     """The arrays, with shared ones under each of their names."""
     tied = fields.table("tied")
@@ -333,6 +559,10 @@ def _untied(arrays: Arrays, fields: Fields) -> Arrays:
         if original not in arrays:
             raise StoreError(f"{tied.where}: {name!r} is said to be {original!r}, which is missing")
     return arrays | {name: arrays[original] for name, original in tied.values.items()}
+
+
+def _tensors(stored: Stored) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in stored.arrays.items()}
 
 
 def _options_of(fields: Fields) -> dict[str, Any]:
@@ -486,7 +716,6 @@ class PretrainedPart(Part):
         self.pooling = WordPooling(transformer.pooling.how, size=hidden) if hidden else None
 
     def forward(self, batch: Batch) -> Tensor:
-        """``(N, output_size)``."""
         assert batch.pretrained is not None
         if self.pooling is None:
             features, mask = self.transformer(batch.pretrained)

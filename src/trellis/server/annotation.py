@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,23 +15,32 @@ from typing import Any
 
 import numpy as np
 
-from trellis.errors import ConfigError
-from trellis.models.data import tokens_of
+from trellis.errors import ConfigError, TrellisError
+from trellis.models import CRF, Tagger, folder
+from trellis.models.data import Label, tokens_of
 from trellis.models.selection import DEFAULT, MEASURES, spread
-from trellis.server.batcher import Batcher
-from trellis.server.corrections import Corrections
-from trellis.server.fair_queue import BatchJob
-from trellis.server.inference import InputColumns, ModelInference, apart, together
-from trellis.server.jobs import JobBuilder, parts_within
-from trellis.server.learner import Learner, LearningData
+from trellis.server.batcher import Batcher, BatchJob
+from trellis.server.corrections import CorrectedSentence, Corrections
+from trellis.server.inference import InputColumns, ModelInference, by_part, concatenated
+from trellis.server.jobs import parts_within
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError
 from trellis.server.registry import ModelRegistry, ServedModel
 from trellis.server.schemas import AnnotationState, LearnerState, NextSentence, Progress
+from trellis.text import Sentence
 
 _LOG = logging.getLogger("trellis.server")
 _RANKED = 2000  # sentences of the pool that are compared at a time
 _AHEAD = 20  # sentences that are chosen together
+_HELD_OUT = 5  # without held-out sentences, every fifth correction is one
+
+
+@dataclass(frozen=True)
+class LearningData:
+    """What a model learned from, if it is at hand, and sentences to compare models on."""
+
+    train: Sequence[Sentence] = ()
+    dev: Sequence[Sentence] = ()
 
 
 @dataclass(frozen=True)
@@ -48,8 +59,8 @@ class UncertaintyInference(ModelInference):
     __slots__ = ()
 
     def answer(self, parts: Sequence[InputColumns]) -> list[Sequence[float]]:
-        """One posterior for all."""
-        return apart(MEASURES[DEFAULT](self.posterior(together(parts), raw=True)).tolist(), parts)
+        """The uncertainty of each sentence, part by part."""
+        return by_part(MEASURES[DEFAULT](self.posterior(concatenated(parts), raw=True)).tolist(), parts)
 
 
 class Annotation:
@@ -60,7 +71,6 @@ class Annotation:
     ) -> None:
         self._registry, self._limits, self._batcher = registry, limits, batcher
         self._pool = tuple(dict.fromkeys(settings.pool))
-        self._jobs = JobBuilder(registry, limits)
         self._corrections = None if settings.corrections is None else Corrections(settings.corrections)
         done = self._corrections
         self._left = dict.fromkeys(text for text in self._pool if done is None or not done.has_text(text))
@@ -72,24 +82,19 @@ class Annotation:
         self._ranked_by: ServedModel | None = None
 
     def state(self) -> AnnotationState:
-        """What there is, and how far it is."""
-        keeps, progress = self._corrections is not None, self._progress()
-        return AnnotationState(
-            progress.sentences, progress.done, progress.total, keeps, keeps, bool(self._pool), self._learner.state
-        )
+        keeps, (sentences, done, total) = self._corrections is not None, self._progress()
+        return AnnotationState(sentences, done, total, keeps, keeps, bool(self._pool), self._learner.state)
 
-    async def correct(self, body: bytes) -> Progress:
-        """Keep what is said about a sentence; it is on the disk afterwards."""
-        kept = self._kept()
-        text, tokens, labels = self._jobs.correction(body)
+    async def correct(self, correction: tuple[str, Sequence[str], Sequence[Label]]) -> Progress:
+        """Keep what is said about a sentence: its text, its tokens and their labels. It is on the disk afterwards."""
         try:
-            await self._in_writer(kept.add, text, tokens, labels)
+            await self._in_writer(self.writable().add, *correction)
         except ConfigError as error:  # the disk is full, say: the path is for the log alone
             _LOG.error("a correction was not kept: %s", error)
             message = "the correction was not kept: the server cannot write to its disk"
             raise RequestError("unavailable", message) from None
-        self._left.pop(text, None)
-        return self._progress()
+        self._left.pop(correction[0], None)
+        return Progress(*self._progress())
 
     async def next(self) -> NextSentence:
         """The sentence of the pool that is worth labelling next."""
@@ -101,12 +106,10 @@ class Annotation:
             raise RequestError("conflict", "every sentence of the pool is done")
         text = self._next.pop(0)
         self._offered.add(text)
-        progress = self._progress()
-        return NextSentence(progress.sentences, progress.done, progress.total, text)
+        return NextSentence(*self._progress(), text)
 
     def learn(self) -> LearnerState:
-        """Begin to learn from all corrections."""
-        self._learner.start(self._registry.get(), self._kept().sentences())
+        self._learner.start(self._registry.get(), self.writable().sentences())
         return self._learner.state
 
     async def accept(self) -> LearnerState:
@@ -116,24 +119,24 @@ class Annotation:
         return self._learner.state
 
     def reject(self) -> LearnerState:
-        """Forget the new model."""
         self._learner.reject()
         return self._learner.state
 
     def close(self) -> None:
-        """Let go of the file."""
         self._writer.shutdown(wait=True)
         if self._corrections is not None:
             self._corrections.close()
 
-    def _kept(self) -> Corrections:
+    def writable(self) -> Corrections:
+        """The corrections, or the problem that none are kept."""
         if self._corrections is None:
             raise RequestError("conflict", "corrections are not kept: start the server with --corrections")
         return self._corrections
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> tuple[int, int, int]:
+        """Sentences that are corrected, those of the pool that are done, and all of the pool."""
         count, total = 0 if self._corrections is None else len(self._corrections), len(self._pool)
-        return Progress(count, total - len(self._left), total)
+        return count, total - len(self._left), total
 
     async def _choose(self) -> list[str]:
         """The best of the sentences that are left; asked like any other request, so that nobody waits for it."""
@@ -141,11 +144,84 @@ class Annotation:
         texts = list(islice((text for text in self._left if text not in self._offered), _RANKED))
         inputs = InputColumns.of_texts(texts, model)
         parts = parts_within(inputs, self._limits)
-        found = await self._batcher.submit(BatchJob(UncertaintyInference(model), parts, list, self._limits.seconds))
+        answers = await self._batcher.submit(BatchJob(UncertaintyInference(model), parts, list, self._limits.seconds))
         self._ranked_by = model
         tokens = [tuple(tokens_of(item)) for item in inputs.items]
-        scores = np.array(list(chain.from_iterable(found)))
+        scores = np.array(list(chain.from_iterable(answers)))
         return [texts[one.index] for one in spread(scores, tokens, _AHEAD)]
 
     async def _in_writer(self, function: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._writer, function, *arguments)
+
+
+class Learner:
+    """Learns from corrections while the old model goes on answering; one training at a time.
+
+    A copy of the model learns in a thread, starting from what it knows. Nobody sees the new model until it is accepted:
+    then it is written in the place of the old one, and the server reloads it like any other change.
+    """
+
+    def __init__(self, data: LearningData) -> None:
+        self._data, self.state = data, LearnerState("idle")
+        self._new: Tagger[Any] | None = None
+
+    def start(self, model: ServedModel, corrections: list[CorrectedSentence]) -> None:
+        if self.state.state == "learning":
+            raise RequestError("conflict", "a model is learning already")
+        if not isinstance(model.tagger, CRF):
+            raise RequestError("conflict", f"only feature CRFs learn here, and this is a {model.tagger.kind} model")
+        if not corrections:
+            raise RequestError("conflict", "there is nothing to learn from: no sentence was corrected")
+        self.state = LearnerState("learning", step=0)
+        threading.Thread(target=self._learn, args=(model.tagger, corrections), daemon=True).start()
+
+    def accept(self, path: Path) -> None:
+        """Write the new model in the place of the old one."""
+        if self._new is None or self.state.state != "done":
+            raise RequestError("conflict", "there is no new model to accept")
+        if path.is_dir():
+            folder.save_model(path, self._new)
+        else:
+            self._new.save(path)
+        self.reject()
+
+    def reject(self) -> None:
+        """Forget the new model."""
+        if self.state.state == "learning":
+            raise RequestError("conflict", "a model is learning: wait for it")
+        self._new, self.state = None, LearnerState("idle")
+
+    def _learn(self, old: CRF, corrections: list[CorrectedSentence]) -> None:
+        try:
+            train, dev = self._split(corrections)
+            before, new = _score(old, dev), copy.deepcopy(old)
+            tokens, labels = zip(*train, strict=True)
+            new.fit(tokens, labels, warm_start=True, progress=self._step)
+            self._new = new
+            self.state = LearnerState("done", before=before, after=_score(new, dev))
+        except TrellisError as error:
+            self.state = LearnerState("failed", message=str(error))
+        except Exception as error:  # told as little about as any other mistake of ours
+            self.state = LearnerState("failed", message=f"learning failed: {type(error).__name__}")
+
+    def _step(self, step: Any) -> None:
+        self.state = LearnerState("learning", step=(self.state.step or 0) + 1)
+
+    def _split(self, corrections: list[CorrectedSentence]) -> tuple[list[CorrectedSentence], list[CorrectedSentence]]:
+        """What to learn from and what to compare on."""
+        train, dev = _labelled(self._data.train), _labelled(self._data.dev)
+        if dev:
+            return train + corrections, dev
+        complete = [one for one in corrections if all(isinstance(label, str) for label in one[1])]
+        held_out = complete[::_HELD_OUT] if len(complete) >= 2 * _HELD_OUT else []
+        compared = {tokens for tokens, _ in held_out}  # each sentence was corrected once
+        return train + [one for one in corrections if one[0] not in compared], held_out
+
+
+def _labelled(sentences: Sequence[Sentence]) -> list[CorrectedSentence]:
+    return [(tuple(sentence.tokens), list(sentence.tags or ())) for sentence in sentences]
+
+
+def _score(tagger: Tagger[Any], dev: list[CorrectedSentence]) -> float:
+    """F1 or accuracy; 0 if there is nothing to compare on."""
+    return tagger.score([tokens for tokens, _ in dev], [labels for _, labels in dev]) if dev else 0.0  # type: ignore[misc]

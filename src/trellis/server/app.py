@@ -1,26 +1,45 @@
-"""Everything together: an ASGI application that any server of that kind runs."""
+"""Everything together: the addresses of a server as an ASGI application that any server of that kind runs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import resources
+from inspect import isawaitable
+from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.json import encode
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive
 
+from trellis.server import openapi, schemas
 from trellis.server.annotation import Annotation, AnnotationSettings
-from trellis.server.batcher import Batcher
-from trellis.server.limits import ServerLimits
+from trellis.server.batcher import Batcher, BatchJob
+from trellis.server.jobs import JobBuilder
+from trellis.server.json_lines import LinesResponse
+from trellis.server.labelstudio import LabelStudioHealth, LabelStudioSetup, prediction_job, version_of
+from trellis.server.limits import BodyReader, ServerLimits, check_type, media_type
 from trellis.server.metrics import Metrics, RequestCounter
-from trellis.server.problems import RequestError
+from trellis.server.problems import JSON, RequestError, logged
 from trellis.server.registry import ModelRegistry
-from trellis.server.routes import Routes
 from trellis.server.security import LOCAL, Guard, Keys
+
+_INLINE = 4 * 2**10
+"""Bytes of a request up to which it is read in the event loop; longer ones are read where the model runs."""
+_PROMPT = 0.02  # seconds in which most answers are there: no need to watch the client
+_MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True)
@@ -39,35 +58,12 @@ class ServerSettings:
 def create_app(registry: ModelRegistry, settings: ServerSettings | None = None) -> ASGIApp:
     """The application; it starts and stops with ASGI's lifespan."""
     chosen = settings or ServerSettings()
-    metrics = Metrics(lambda: batcher.queued)
-    batcher = Batcher(chosen.limits, metrics.batch)
-    annotation = Annotation(registry, chosen.limits, batcher, chosen.annotation)
-    routes = Routes(registry, chosen.limits, batcher, metrics, annotation)
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        if chosen.reload_seconds > 0:
-            await asyncio.to_thread(registry.refresh)
-        watching = asyncio.ensure_future(_watch(registry, metrics, chosen.reload_seconds))
-        routes.status = "ready"
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await routes.close()
-
+    routes = Routes(registry, chosen)
     table = routes.table()
-    app = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=lifespan)
+    app = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=routes.lifespan)
     app.router.redirect_slashes = False  # nobody is sent to an address that is made of the Host header
-    return RequestCounter(Guard(app, chosen.hosts, chosen.keys), metrics, {route.path for route in table})
-
-
-async def _watch(registry: ModelRegistry, metrics: Metrics, seconds: float) -> None:
-    """Look at the files of models now and then; they are opened in a thread, and requests go on meanwhile."""
-    with suppress(asyncio.CancelledError):
-        while seconds > 0:
-            await asyncio.sleep(seconds)
-            metrics.reloads.inc(len(await asyncio.to_thread(registry.refresh)))
+    guard = Guard(app, chosen.hosts, chosen.keys)
+    return RequestCounter(guard, routes.figures, {route.path for route in table})
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
@@ -79,3 +75,162 @@ async def _not_here(request: Request, error: Exception) -> Response:
     response = problem.response()
     response.headers.update(error.headers or {})
     return response
+
+
+class Routes:
+    """What answers at each address, and what they share."""
+
+    def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
+        self._registry, self._limits, self._reload_seconds = registry, settings.limits, settings.reload_seconds
+        self.figures = Metrics(lambda: self._batcher.queued)
+        self._batcher = Batcher(self._limits, self.figures.batch)
+        self._annotation = Annotation(registry, self._limits, self._batcher, settings.annotation)
+        self._builder, self._bodies = JobBuilder(registry, self._limits), BodyReader(self._limits)
+        self._document, self._reference = encode(openapi.document(self._limits)), openapi.page(self._limits)
+        page = (file for file in resources.files("trellis.server").joinpath("page").iterdir() if file.is_file())
+        self._files = {file.name: (file.read_bytes(), _MEDIA[file.name[file.name.rfind(".") :]]) for file in page}
+        self._status: Literal["ready", "starting", "stopping"] = "starting"
+
+    def table(self) -> list[Route]:
+        handlers = self._handlers()
+        operations = [
+            Route(one.path, self._endpoint(handlers[one.name], one.request), methods=[one.method])
+            for one in openapi.OPERATIONS
+        ]
+        pages = {"/": self._file, "/page/{name}": self._file, "/docs": lambda request: HTMLResponse(self._reference)}
+        return operations + [Route(path, self._endpoint(handler)) for path, handler in pages.items()]
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Watch the files of models from start to stop; then answer what was accepted, and nothing more."""
+        if self._reload_seconds > 0:
+            await asyncio.to_thread(self._registry.refresh)
+        watching = asyncio.create_task(self._watch())
+        self._status = "ready"
+        try:
+            yield
+        finally:
+            self._status = "stopping"
+            watching.cancel()
+            await self._batcher.drain()
+            self._batcher.close()
+            self._annotation.close()
+
+    async def _watch(self) -> None:
+        """Look at the files of models now and then; they are opened in a thread, and requests go on meanwhile."""
+        while self._reload_seconds > 0:
+            await asyncio.sleep(self._reload_seconds)
+            self.figures.reloads.inc(len(await asyncio.to_thread(self._registry.refresh)))
+
+    def _handlers(self) -> dict[str, Callable[[Request], Any]]:
+        """What answers each operation of `openapi.OPERATIONS`: a struct, a response, or something that awaits one."""
+        builder, annotation = self._builder, self._annotation
+        return {
+            "tag": self._tag,
+            "trellis": lambda request: self._ask(request, builder.trellis),
+            "explain": lambda request: self._ask(request, builder.explain),
+            "predict": lambda request: self._ask(request, lambda body: prediction_job(body, builder)),
+            "correct": self._correct,
+            "next": lambda request: annotation.next(),
+            "learn": lambda request: annotation.learn(),
+            "accept": lambda request: annotation.accept(),
+            "reject": lambda request: annotation.reject(),
+            "setup": lambda request: LabelStudioSetup(version_of(self._registry.get())),
+            "models": lambda request: schemas.ModelsAnswer([model.about() for model in self._registry]),
+            "annotation": lambda request: annotation.state(),
+            "healthz": lambda request: schemas.Health(),
+            "health": lambda request: LabelStudioHealth(),
+            "readyz": self._readyz,
+            "metrics": lambda request: Response(self.figures.text(), media_type="text/plain; version=0.0.4"),
+            "openapi": lambda request: Response(self._document, media_type=JSON),
+        }
+
+    async def _tag(self, request: Request) -> Any:
+        if media_type(request) != schemas.LINES:
+            return await self._ask(request, self._builder.tag)
+        check_type(request, schemas.LINES)
+        options = schemas.options_of(dict(request.query_params))
+        return LinesResponse(self._batcher, self._limits, self._builder.lines(options))
+
+    async def _correct(self, request: Request) -> schemas.Progress:
+        body = await self._body(request)
+        self._annotation.writable()  # a server that keeps none says so, whatever is sent
+        return await self._annotation.correct(self._builder.correction(body))
+
+    def _readyz(self, request: Request) -> Response:
+        ready = schemas.Ready(self._status, self._registry.problems)
+        return Response(encode(ready), 200 if self._status == "ready" else 503, media_type=JSON)
+
+    def _file(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in self._files:
+            raise RequestError("not_found", "there is no such file")
+        content, media = self._files[name]
+        return Response(content, media_type=media)
+
+    def _endpoint(self, handler: Callable[[Request], Any], body: type | None = None) -> Callable[[Request], Any]:
+        """The handler's answer as a response, or that of its problem; a body that does not matter is read before."""
+
+        async def endpoint(request: Request) -> Any:
+            try:
+                if body is schemas.AnyObject:
+                    schemas.decode(schemas.AnyObject, await self._body(request))
+                answer = handler(request)
+                if isawaitable(answer):
+                    answer = await answer
+                return Response(encode(answer), media_type=JSON) if isinstance(answer, Struct) else answer
+            except ClientDisconnect:
+                return Response(status_code=499)  # for the metrics; nobody reads it
+            except Exception as error:
+                return logged(error).response()
+            finally:
+                self._bodies.release(request)
+
+        return endpoint
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._bodies.read(request)
+        except TimeoutError:
+            message = f"the body did not come within {self._limits.seconds:g} seconds"
+            raise RequestError("too_slow", message, closes=True) from None
+
+    async def _ask(self, request: Request, build: Callable[[bytes], BatchJob]) -> Response:
+        """Ask a model; the time of a request begins with its body."""
+        begin, seconds = asyncio.get_running_loop().time(), self._limits.seconds
+        body = await self._body(request)
+        try:
+            async with asyncio.timeout_at(begin + seconds) as deadline:
+                self._batcher.admit()
+                job = build(body) if len(body) <= _INLINE else await self._batcher.in_thread(build, body)
+                if job.seconds < seconds:
+                    seconds = job.seconds
+                    deadline.reschedule(begin + seconds)
+                answer = await _answer_or_disconnect(request.receive, self._batcher.submit(job))
+                return Response(answer, media_type=JSON)
+        except TimeoutError:
+            message = f"there was no answer within {seconds:g} seconds"
+            raise RequestError("deadline_passed", message, retry_after=1) from None
+
+
+async def _answer_or_disconnect(receive: Receive, answer: asyncio.Future[bytes]) -> bytes:
+    """The answer; if the client goes away first, it is cancelled, so that nobody works for it."""
+    try:
+        await asyncio.wait((answer,), timeout=_PROMPT)
+        if not answer.done():
+            watcher = asyncio.ensure_future(_disconnect(receive))
+            try:
+                await asyncio.wait((answer, watcher), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                watcher.cancel()
+            if not answer.done():
+                raise ClientDisconnect
+        return answer.result()
+    finally:
+        answer.cancel()
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -3,10 +3,9 @@
     answer = batcher.submit(job)    at once, or the problem `overloaded`
     await answer                    what the job makes of the answers to all its parts; cancelled, it leaves the queue
 
-The thread takes the next batch itself as soon as it is free: everything that gathered while it worked, up to the
-tokens of a batch, in the order of `trellis.server.fair_queue`. An idle thread is woken when the event loop has put in
-all requests that it found at a time, and waits a moment longer if the batch before had more of them.
-The event loop never waits for the thread, and the thread never for the loop.
+As soon as the thread is free it takes the next batch itself: everything that gathered while it worked, up to the tokens
+of a batch. An idle thread is woken when the event loop has put in all requests that it found at a time, and a moment
+later if the batch before had more of them. The loop never waits for the thread, nor the thread for the loop.
 
 The queue is bounded in tokens: a request that would lift it above the high mark is refused, and so is every other until
 it has fallen to the low mark. The marks are lower for a slow model, so that what is accepted can be answered in time.
@@ -15,19 +14,127 @@ it has fallen to the low mark. The marks are lower for a slow model, so that wha
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from trellis.server.fair_queue import BatchJob, FairQueue, Inference, JobPart, QueuedJob, QueuedPart
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError, problem_of
 
-Told = tuple[QueuedJob, Any]
+PACE = 20_000
+"""Tokens per second by which long requests fall behind short ones."""
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Inference(Hashable, Protocol):
+    """What parts are asked for; those of equal inferences are answered together."""
+
+    def answer(self, parts: Sequence[Any]) -> list[Any]:
+        """The answer to each part; called in the batcher's thread."""
+
+    def sentences(self, part: Any) -> Sequence[Any]:
+        """Each sentence of a part as a part of its own, to find the one that cannot be answered."""
+
+
+class JobPart(NamedTuple):
+    """Some sentences of a job, which a model answers in one go."""
+
+    content: Any
+    tokens: int
+    first: int = 0
+    """The number of its first sentence in the request."""
+
+
+@dataclass(eq=False, slots=True)
+class BatchJob:
+    """A request as the batcher takes it; each is submitted once."""
+
+    inference: Inference
+    parts: Sequence[JobPart]
+    finish: Callable[[list[Any]], Any]
+    """Makes the answer of the answers to all parts; called in the batcher's thread."""
+    seconds: float
+    """In which the answer must be there; who asks keeps the time."""
+    waiting: int = field(init=False)
+    """Tokens of the parts that wait; 0 once the job has left the queue."""
+    answers: list[Any] = field(init=False)
+    """To each part; None while it is missing."""
+    missing: int = field(init=False)
+    future: asyncio.Future[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waiting = sum([part.tokens for part in self.parts])
+        self.answers, self.missing = [None] * len(self.parts), len(self.parts)
+
+    def forget(self) -> None:
+        """Free tokens and tags in the thread that made them, and not later in that of the event loop."""
+        self.parts, self.answers, self.finish = (), [], list
+
+
+QueuedPart = tuple[BatchJob, int, JobPart]
+"""A job, and one of its parts with its number."""
+JobAnswer = tuple[BatchJob, Any]
 """A job and its answer or error."""
+
+
+class FairQueue:
+    """The order in which parts come to a model; not for several threads at a time.
+
+    Each part has a key, the time when it would be ready if its request had the model to itself:
+
+        key of part i = time of arrival + tokens of parts 0..i / PACE
+
+    The smallest key comes first. Short requests overtake long ones, whose parts spread out. Keys never change, so
+    nobody waits forever. Parts of equal inferences (same model, same options) share a batch.
+    """
+
+    def __init__(self) -> None:
+        self._heaps: dict[Inference, list[tuple[float, int, QueuedPart]]] = {}
+        self._numbers = count()
+        self.tokens = 0
+        """Of all parts that wait."""
+
+    def add(self, job: BatchJob, now: float) -> None:
+        """Let all parts of a job wait."""
+        heap = self._heaps.setdefault(job.inference, [])
+        key = now
+        for i, part in enumerate(job.parts):
+            key += part.tokens / PACE
+            heapq.heappush(heap, (key, next(self._numbers), (job, i, part)))
+        self.tokens += job.waiting
+
+    def remove(self, job: BatchJob) -> None:
+        """Forget a job; its parts are skipped when their turn comes."""
+        self.tokens -= job.waiting
+        job.waiting = 0
+
+    def take(self, most: int) -> list[QueuedPart]:
+        """The next parts of one inference, with at most so many tokens unless the first has more."""
+        batch: list[QueuedPart] = []
+        while not batch and self._heaps:
+            inference = min(self._heaps, key=lambda key: self._heaps[key][0][:2])
+            heap = self._heaps[inference]
+            while heap:
+                job, _, part = heap[0][2]
+                if job.waiting:
+                    if batch and part.tokens > most:
+                        break
+                    batch.append(heap[0][2])
+                    job.waiting -= part.tokens
+                    self.tokens -= part.tokens
+                    most -= part.tokens
+                heapq.heappop(heap)
+            if not heap:
+                del self._heaps[inference]
+        return batch
 
 
 class BatchRecord(NamedTuple):
@@ -43,12 +150,14 @@ class Batcher:
 
     def __init__(self, limits: ServerLimits, watch: Callable[[BatchRecord], None] | None = None) -> None:
         self._limits, self._watch = limits, watch
-        self._queue, self._lock = FairQueue(), threading.Condition(threading.Lock())
-        self._idle = self._waking = False
+        self._queue, self._lock = FairQueue(), threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="trellis-model")
+        self._busy = self._waking = False  # whether a batch was given to the thread, or is about to be
+        self._linger: asyncio.TimerHandle | None = None
         self._arrived, self._company = 0, 1  # requests since the last batch, and those of the last batch
-        self._thread: threading.Thread | None = None
-        self._jobs: set[QueuedJob] = set()
-        self._refusing = self._stopping = self._closed = False
+        self._jobs: set[BatchJob] = set()
+        self._calls: set[asyncio.Future[Any]] = set()  # of `in_thread`
+        self._refusing = self._draining = self._stopping = False
         self._changed = asyncio.Event()
         self.set_speed(math.inf)
 
@@ -60,34 +169,46 @@ class Batcher:
     @property
     def idle(self) -> bool:
         """Whether the thread waits for requests."""
-        return self._idle
+        return not self._busy
 
     def submit(self, job: BatchJob) -> asyncio.Future[Any]:
         """Put a request into the queue; whoever does not want the answer any more cancels it."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-        queued = QueuedJob(job, answer)
-        self.admit(queued.waiting)
+        job.future = loop.create_future()
+        self._check(job.waiting, closed=self._stopping)
         if not job.parts:
-            self._tell([(queued, job.finish([]))])
-            return answer
-        answer.add_done_callback(lambda done: self._leave([queued]) if done.cancelled() else None)
-        self._jobs.add(queued)
+            self._tell([(job, job.finish([]))])
+            return job.future
+        job.future.add_done_callback(lambda done: self._leave([job]) if done.cancelled() else None)
+        self._jobs.add(job)
         with self._lock:
-            self._queue.add(queued, loop.time())
+            self._queue.add(job, loop.time())
             self._arrived += 1
-        if self._idle and not self._waking:
+        if not self._busy and not self._waking:
             self._waking = True
-            loop.call_soon(self._wake)  # after the requests that came together with this one
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, args=(loop,), name="trellis-model", daemon=True)
-            self._thread.start()
-        return answer
+            loop.call_soon(self._wake, loop)  # after the requests that came together with this one
+        return job.future
 
-    def admit(self, tokens: int = 1) -> None:
-        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it."""
-        if self._stopping:
-            raise RequestError("unavailable", "the server is stopping", retry_after=1)
+    def in_thread(self, function: Callable[[A], B], argument: A) -> asyncio.Future[B]:
+        """What a function returns, called in the model's thread between two batches.
+
+        Tokens that are decoded there are in the caches of the core that needs them: to fetch them from the core of the
+        event loop would take half as long as a feature CRF needs to tag them.
+        """
+        if self._draining:
+            raise _stopping()
+        call = asyncio.get_running_loop().run_in_executor(self._thread, function, argument)
+        self._calls.add(call)
+        call.add_done_callback(self._called)
+        return call
+
+    def admit(self) -> None:
+        """Refuse a request if too many tokens wait: before it is read, which costs more than to refuse it."""
+        self._check(1, closed=self._draining)
+
+    def _check(self, tokens: int, *, closed: bool) -> None:
+        if closed:
+            raise _stopping()
         queued = self._queue.tokens
         self._refusing = self._refusing and queued > self._low
         # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
@@ -111,7 +232,11 @@ class Batcher:
                 await asyncio.sleep(0.01)
 
     async def drain(self) -> None:
-        """Refuse new requests, and wait until all others are answered."""
+        """Refuse new requests, and wait until all others are answered, also those that are just being read."""
+        self._draining = True
+        while self._calls:
+            self._changed.clear()
+            await self._changed.wait()
         self._stopping = True
         while self._jobs:
             self._changed.clear()
@@ -119,11 +244,9 @@ class Batcher:
 
     def close(self) -> None:
         """Let the thread end with its batch; whoever still waits is told."""
-        self._stopping = True
-        self._tell([(job, RequestError("unavailable", "the server is stopping")) for job in self._jobs])
-        with self._lock:
-            self._closed = True
-            self._lock.notify()
+        self._draining = self._stopping = True
+        self._tell([(job, _stopping()) for job in self._jobs])
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def set_speed(self, tokens_per_second: float) -> None:
         """Set the high and the low mark: no more may wait than a slow model answers in half the time of a request."""
@@ -132,12 +255,42 @@ class Batcher:
         self._high = int(min(limits.high_tokens, max(self._speed * limits.seconds / 2, limits.batch_tokens)))
         self._low = min(limits.low_tokens, self._high // 2)
 
-    def _wake(self) -> None:
-        self._waking = False
-        with self._lock:
-            self._lock.notify()
+    def _called(self, call: asyncio.Future[Any]) -> None:
+        self._calls.discard(call)
+        self._changed.set()
 
-    def _leave(self, jobs: Iterable[QueuedJob]) -> None:
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin a batch: at once if as many requests wait as the batch before had, otherwise after a moment."""
+        self._waking = False
+        full = self._queue.tokens >= self._limits.batch_tokens
+        if full or self._arrived >= self._company:
+            self._begin(loop)
+        elif self._linger is None:
+            self._linger = loop.call_later(self._limits.linger, self._begin, loop)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._queue.tokens and not self._busy:
+            self._busy = True
+            self._thread.submit(self._run_batch, loop)
+
+    def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the thread: answer a batch, and be called again if more waits."""
+        with self._lock:
+            self._arrived = 0
+            batch = self._queue.take(self._limits.batch_tokens)
+        answers, record = _answered(batch)
+        with self._lock:
+            self._company = max(1, record.jobs)
+            self._busy = more = bool(self._queue.tokens)
+        with suppress(RuntimeError):  # the thread or the loop is closed, and nobody waits
+            if more:
+                self._thread.submit(self._run_batch, loop)
+            loop.call_soon_threadsafe(self._tell, answers, record)
+
+    def _leave(self, jobs: Sequence[BatchJob]) -> None:
         """Forget jobs that are answered or not wanted any more."""
         for job in jobs:
             self._jobs.discard(job)
@@ -146,93 +299,75 @@ class Batcher:
                     self._queue.remove(job)
         self._changed.set()
 
-    def _tell(self, told: list[Told], record: BatchRecord | None = None) -> None:
+    def _tell(self, answers: list[JobAnswer], record: BatchRecord | None = None) -> None:
         """Give answers to those who wait for them."""
-        self._leave([job for job, _ in told])
-        for job, answer in told:
-            if job.answer.done():
+        self._leave([job for job, _ in answers])
+        for job, answer in answers:
+            if job.future.done():
                 continue
             if isinstance(answer, Exception):
-                job.answer.set_exception(answer)
+                job.future.set_exception(answer)
             else:
-                job.answer.set_result(answer)
+                job.future.set_result(answer)
         if record is not None:
             speed = record.tokens / max(record.seconds, 1e-6)
             self.set_speed(speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed)
             if self._watch is not None:
                 self._watch(record)
 
-    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The thread: batch after batch until it is closed."""
-        while not self._closed:
-            batch = self._next()
-            if batch:
-                told, record = answered(batch)
-                self._company = record.jobs
-                with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                    loop.call_soon_threadsafe(self._tell, told, record)
 
-    def _next(self) -> list[QueuedPart]:
-        """What waits now; if nothing does, what comes next, and with it as much as came last time, if that is soon."""
-        with self._lock:
-            if not self._queue.tokens:
-                self._idle = True
-                self._lock.wait_for(lambda: self._queue.tokens or self._closed)
-                self._lock.wait_for(self._has_company, self._limits.linger)
-                self._idle = False
-            self._arrived = 0
-            return self._queue.take(self._limits.batch_tokens)
-
-    def _has_company(self) -> bool:
-        full = self._queue.tokens >= self._limits.batch_tokens
-        return full or self._arrived >= self._company or self._closed
+def _stopping() -> RequestError:
+    return RequestError("unavailable", "the server is stopping", retry_after=1)
 
 
-def answered(batch: list[QueuedPart]) -> tuple[list[Told], BatchRecord]:
+def _answered(batch: list[QueuedPart]) -> tuple[list[JobAnswer], BatchRecord]:
     """The answers of a batch. A job is finished here too, in the thread, as its answer may be long."""
     begin = time.perf_counter()
-    answers = _answers(batch[0][0].job.inference, [part.content for _, _, part in batch])
-    told: list[Told] = []
+    told: list[JobAnswer] = []
+    answers = _ask(batch[0][0].inference, [part.content for _, _, part in batch]) if batch else []
     for (job, i, part), answer in zip(batch, answers, strict=True):
+        if not job.answers:
+            continue  # a part of it was refused before
         job.answers[i] = answer
         job.missing -= 1
-        if (job.missing == 0 or isinstance(answer, Exception)) and not job.answer.done():
-            told.append((job, _finished(job, part, answer)))
+        if isinstance(answer, Exception):
+            told.append((job, _refusal(job, part, answer)))
+        elif not job.missing and not job.future.done():
+            try:
+                told.append((job, job.finish(job.answers)))
+            except Exception as error:
+                told.append((job, problem_of(error)))
+    for job, _ in told:
+        job.forget()
     tokens = sum(part.tokens for _, _, part in batch)
     return told, BatchRecord(len({id(job) for job, _, _ in batch}), tokens, time.perf_counter() - begin)
 
 
-def _answers(inference: Inference, parts: list[Any]) -> list[Any]:
+def _ask(inference: Inference, parts: Sequence[Any]) -> list[Any]:
     """Answers or errors: where a batch fails, each part is asked alone, so that others are not harmed."""
     try:
-        found = inference.answer(parts)
-        assert len(found) == len(parts)
-        return found
+        answers = inference.answer(parts)
+        assert len(answers) == len(parts)
+        return answers
     except Exception as error:
         if len(parts) == 1:
             return [error]
-        return [_answers(inference, [part])[0] for part in parts]
+        return [_ask(inference, [part])[0] for part in parts]
 
 
-def _finished(job: QueuedJob, part: JobPart, answer: Any) -> Any:
-    """The answer to a job, or its problem with the number of the sentence at fault."""
-    if not isinstance(answer, Exception):
-        try:
-            return job.job.finish(job.answers)
-        except Exception as error:
+def _refusal(job: BatchJob, part: JobPart, error: Exception) -> RequestError:
+    """The problem of a part, with the number of the sentence at fault if the job has several."""
+    sentences = job.inference.sentences(part.content)
+    if len(sentences) > 1:
+        alone = ((i, _ask(job.inference, [sentence])[0]) for i, sentence in enumerate(sentences))
+        wrong = next(((i, answer) for i, answer in alone if isinstance(answer, Exception)), None)
+        if wrong is None:
             return problem_of(error)
-    sentences = job.job.inference.sentences(part.content)
-    if len(sentences) == 1:
-        return _about(answer, part.first if len(job.answers) > 1 else None)
-    for i, sentence in enumerate(sentences):
-        alone = _answers(job.job.inference, [sentence])[0]
-        if isinstance(alone, Exception):
-            return _about(alone, part.first + i)
-    return problem_of(answer)
-
-
-def _about(error: Exception, number: int | None) -> RequestError:
-    """The problem of one sentence."""
+        number, error = part.first + wrong[0], wrong[1]
+    elif len(job.answers) > 1:
+        number = part.first
+    else:
+        return problem_of(error)
     problem = problem_of(error)
     if problem is not error:
         problem.input = number

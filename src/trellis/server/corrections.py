@@ -18,7 +18,7 @@ from trellis.files import AppendedLines
 from trellis.models.data import Label
 from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
-Kept = tuple[tuple[str, ...], list[Label]]
+CorrectedSentence = tuple[tuple[str, ...], list[Label]]
 """Tokens, and what is known of the label of each."""
 _NAMED = 10  # broken lines that a warning names
 
@@ -55,7 +55,7 @@ class Corrections:
             with self._reading:
                 self._take(record)
 
-    def sentences(self) -> list[Kept]:
+    def sentences(self) -> list[CorrectedSentence]:
         """What is known: of each sentence the latest word."""
         with self._reading:
             return list(self._known.items())
@@ -66,7 +66,7 @@ class Corrections:
 
     def _open(self, path: Path) -> None:
         """Take all lines; one that is not JSON, which a full disk may have left, is set aside with a warning."""
-        kept: list[bytes] = []
+        whole_lines: list[bytes] = []
         broken: dict[int, bytes] = {}
         problem = ""
         lines, ended = self._lines.lines()
@@ -84,12 +84,12 @@ class Corrections:
                 broken[number], line = line.removesuffix(whole), whole
                 problem = problem or f"{where}: expected JSON: {error}"
             if line:
-                kept.append(line)
+                whole_lines.append(line)
         killed_at_first = not ended and len(lines) == 1 and lines[0].startswith(b'{"text":')
-        if broken and not kept and not killed_at_first:
+        if broken and not whole_lines and not killed_at_first:
             raise DataError(f"{problem}; no line of the file is a correction")
         if broken or not ended:
-            aside = self._lines.set_aside(kept, list(broken.values()))
+            aside = self._lines.set_aside(whole_lines, list(broken.values()))
         if broken:
             places = ", ".join(f"{path}:{number}" for number in list(broken)[:_NAMED])
             more = f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""

@@ -14,7 +14,7 @@ import numpy as np
 from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label, inputs_of, segments
-from trellis.models.states import sum_by_label
+from trellis.models.posterior import sum_by_label
 from trellis.server.registry import ServedModel
 from trellis.server.schemas import TokenReason
 from trellis.text import splitter
@@ -47,21 +47,21 @@ class InputColumns(NamedTuple):
         return InputColumns(self.items[start:end], texts, known, self.positions)
 
 
-def together(parts: Sequence[InputColumns]) -> InputColumns:
+def concatenated(parts: Sequence[InputColumns]) -> InputColumns:
     """All sentences of several parts, which have the same columns."""
     if len(parts) == 1:
         return parts[0]
     texts = None if parts[0].texts is None else [text for part in parts for text in part.texts or ()]
-    known = None if parts[0].known is None else [own for part in parts for own in part.known or ()]
+    known = None if parts[0].known is None else [labels for part in parts for labels in part.known or ()]
     return InputColumns(list(chain.from_iterable(part.items for part in parts)), texts, known)
 
 
-def apart(found: Sequence[Any], parts: Sequence[InputColumns]) -> list[Sequence[Any]]:
-    """What was found for each sentence, part by part."""
+def by_part(values: Sequence[Any], parts: Sequence[InputColumns]) -> list[Sequence[Any]]:
+    """A value for each sentence, in lists part by part."""
     if len(parts) == 1:
-        return [found]
+        return [values]
     ends = list(accumulate(len(part.items) for part in parts))
-    return [found[end - len(part.items) : end] for end, part in zip(ends, parts, strict=True)]
+    return [values[end - len(part.items) : end] for end, part in zip(ends, parts, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ModelInference:
         """The distribution that every answer is read from."""
         known = None
         if inputs.known is not None:
-            known = [own or [None] * len(item) for own, item in zip(inputs.known, inputs.items, strict=True)]
+            known = [labels or [None] * len(item) for labels, item in zip(inputs.known, inputs.items, strict=True)]
         return self.model.tagger.posterior(
             inputs.items, known=known, raw=raw, lexicon=_lexicon(lexicon) if lexicon else "own"
         )
@@ -97,7 +97,7 @@ def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
 class TagAnswers(NamedTuple):
     """What was found for some sentences: tags, or everything that can be said; and the best labellings."""
 
-    found: Sequence[Any]
+    sentences: Sequence[Any]
     """A list of tags or a `Tagged` for each sentence."""
     labellings: Sequence[Sequence[Labelling]] | None
 
@@ -114,13 +114,13 @@ class TagInference(ModelInference):
 
     def answer(self, parts: Sequence[InputColumns]) -> list[TagAnswers]:
         """One posterior for all; none where the best labels of token lists are all that is asked for."""
-        whole = together(parts)
+        whole = concatenated(parts)
         if not (self.probabilities or self.k or self.raw or self.known or self.lexicon):
-            return [TagAnswers(tags, None) for tags in apart(self.model.tagger.predict(whole.items), parts)]
+            return [TagAnswers(tags, None) for tags in by_part(self.model.tagger.predict(whole.items), parts)]
         posterior = self.posterior(whole, raw=self.raw, lexicon=self.lexicon)
-        found = self.annotated(posterior, whole) if self.probabilities else posterior.best()
-        labellings = apart(posterior.kbest(self.k), parts) if self.k else [None] * len(parts)
-        return [TagAnswers(*own) for own in zip(apart(found, parts), labellings, strict=True)]
+        sentences = self.annotated(posterior, whole) if self.probabilities else posterior.best()
+        labellings = by_part(posterior.kbest(self.k), parts) if self.k else [None] * len(parts)
+        return [TagAnswers(*answer) for answer in zip(by_part(sentences, parts), labellings, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class TrellisInference(ModelInference):
 
     def answer(self, parts: Sequence[InputColumns]) -> list[dict[str, Any]]:
         """One posterior for all, the fields of one trellis each; a part is one sentence."""
-        whole = together(parts)
+        whole = concatenated(parts)
         posterior = self.posterior(whole, raw=self.raw, lexicon=self.lexicon)
         entropy = posterior.entropy().tolist()
         answers = []
@@ -177,9 +177,9 @@ class ExplainInference(ModelInference):
     def _reason(self, part: InputColumns, position: int) -> TokenReason:
         tagger = self.model.tagger
         if isinstance(tagger, CRF):
-            found = tagger.explain(part.items[0], position)
+            explanation = tagger.explain(part.items[0], position)
         else:
-            found = tagger.posterior(part.items).explain(0, position)
-        reason = msgspec.convert(found, TokenReason, from_attributes=True)
+            explanation = tagger.posterior(part.items).explain(0, position)
+        reason = msgspec.convert(explanation, TokenReason, from_attributes=True)
         reason.contributions = reason.contributions[: self.top]
         return reason

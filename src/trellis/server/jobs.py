@@ -15,27 +15,13 @@ from trellis.errors import TrellisError
 from trellis.lexicon import Entry, Lexicon, parse_strength
 from trellis.models import Tagged
 from trellis.models.answers import joined, parts_of
+from trellis.server import schemas as s
+from trellis.server.batcher import BatchJob, JobPart
 from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
-from trellis.server.fair_queue import BatchJob, JobPart
 from trellis.server.inference import ExplainInference, InputColumns, TagAnswers, TagInference, TrellisInference
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
 from trellis.server.registry import ModelRegistry, ServedModel
-from trellis.server.schemas import (
-    Correction,
-    ExplainAnswer,
-    ExplainRequest,
-    LexiconEntry,
-    SingleRequest,
-    TagAnswer,
-    TagLine,
-    TagOptions,
-    TagRequest,
-    TrellisAnswer,
-    TrellisRequest,
-    decode,
-    decode_lines,
-)
 
 _WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
 _ENCODER = Encoder()
@@ -46,12 +32,12 @@ class JobBuilder:
     """Makes jobs of the bodies of requests, for the models of a registry, within limits."""
 
     def __init__(self, registry: ModelRegistry, limits: ServerLimits) -> None:
-        self._registry, self._limits = registry, limits
+        self.registry, self.limits = registry, limits
 
     def tag(self, body: bytes) -> BatchJob:
         """``/v1/tag``."""
-        request = decode(TagRequest, body)
-        model, form = self._registry.get(request.model), _only(request, "texts", "tokens", "documents")
+        request = s.decode(s.TagRequest, body)
+        model, form = self.registry.get(request.model), _only(request, "texts", "tokens", "documents")
         self._check(request)
         if form == "documents" and (request.k_best or not request.probabilities):
             raise invalid("documents are answered with probabilities and without k_best: send their sentences as texts")
@@ -74,30 +60,30 @@ class JobBuilder:
                 results = _documents(given, owners, answers, request.spans_only)
             else:
                 results = _results(answers, request.spans_only)
-            return _ENCODER.encode(TagAnswer(model.name, model.version, results))
+            return _ENCODER.encode(s.TagAnswer(model.name, model.version, results))
 
         parts = self.parts(inputs._replace(known=known), max(1, request.k_best) * _width(lexicon))
         return BatchJob(inference, parts, finish, self._seconds(request.timeout))
 
     def trellis(self, body: bytes) -> BatchJob:
         """``/v1/trellis``."""
-        request = decode(TrellisRequest, body)
+        request = s.decode(s.TrellisRequest, body)
         model, inputs = self._single(request)
-        if request.k_best > self._limits.k:
-            raise invalid(f"k_best must be in 1..{self._limits.k}, got {request.k_best}")
+        if request.k_best > self.limits.k:
+            raise invalid(f"k_best must be in 1..{self.limits.k}, got {request.k_best}")
         known = constraints_of(request, inputs.items, model.tagger.tagset_)
         lexicon = self._lexicon(request.lexicon)
         inference = TrellisInference(model, request.text is not UNSET, known is not None, request.k_best, lexicon)
         parts = self.parts(inputs._replace(known=known), (2 + request.k_best) * _width(lexicon))
 
         def finish(answers: list[dict[str, Any]]) -> bytes:
-            return _ENCODER.encode(TrellisAnswer(model=model.name, version=model.version, **answers[0]))
+            return _ENCODER.encode(s.TrellisAnswer(model=model.name, version=model.version, **answers[0]))
 
         return BatchJob(inference, parts, finish, self._seconds(request.timeout))
 
     def explain(self, body: bytes) -> BatchJob:
         """``/v1/explain``."""
-        request, most = decode(ExplainRequest, body), self._limits.explained_tokens
+        request, most = s.decode(s.ExplainRequest, body), self.limits.explained_tokens
         model, inputs = self._single(request)
         tokens = list(getattr(inputs.items[0], "tokens", inputs.items[0]))
         positions = range(len(tokens)) if request.positions is UNSET else request.positions
@@ -110,17 +96,17 @@ class JobBuilder:
         parts = self.parts(inputs._replace(positions=positions), max(1, 4 * len(positions)))
 
         def finish(answers: list[Any]) -> bytes:
-            return _ENCODER.encode(ExplainAnswer(model.name, model.version, tokens, answers[0]))
+            return _ENCODER.encode(s.ExplainAnswer(model.name, model.version, tokens, answers[0]))
 
         return BatchJob(ExplainInference(model, request.top), parts, finish, self._seconds(request.timeout))
 
-    def lines(self, options: TagOptions) -> Callable[[Sequence[bytes]], list[BatchJob]]:
+    def lines(self, options: s.TagOptions) -> Callable[[Sequence[bytes]], list[BatchJob]]:
         """``/v1/tag`` with JSON Lines: how some lines become jobs, with the options of the query."""
         self._check(options)
-        model = self._registry.get(options.model)
+        model = self.registry.get(options.model)
 
         def jobs(given: Sequence[bytes]) -> list[BatchJob]:
-            lines = decode_lines(TagLine, given)
+            lines = s.decode_lines(s.TagLine, given)
             for line in lines:
                 if (line.text is UNSET) is (line.tokens is UNSET):
                     _only(line, "text", "tokens")
@@ -129,7 +115,7 @@ class JobBuilder:
 
         return jobs
 
-    def _line_job(self, lines: list[TagLine], raw: bool, model: ServedModel, options: TagOptions) -> BatchJob:
+    def _line_job(self, lines: list[s.TagLine], raw: bool, model: ServedModel, options: s.TagOptions) -> BatchJob:
         """Lines of one form."""
         if raw:
             inputs = InputColumns.of_texts([line.text for line in lines], model)
@@ -144,12 +130,12 @@ class JobBuilder:
             return _ENCODER.encode_lines(results)
 
         inference = TagInference(model, raw, False, options.probabilities, options.k_best)
-        return BatchJob(inference, self.parts(inputs, max(1, options.k_best)), finish, self._limits.seconds)
+        return BatchJob(inference, self.parts(inputs, max(1, options.k_best)), finish, self.limits.seconds)
 
     def correction(self, body: bytes) -> tuple[str, list[str], Sequence[Any]]:
         """``/v1/corrections``: the text, its tokens, and what is known of their labels."""
-        request = decode(Correction, body)
-        tagger = self._registry.get(request.model).tagger
+        request = s.decode(s.Correction, body)
+        tagger = self.registry.get(request.model).tagger
         tags = tagger.tagset_
         if not request.tokens:
             raise invalid("tokens must have at least one token, got []")
@@ -167,7 +153,7 @@ class JobBuilder:
 
     def parts(self, inputs: InputColumns, weight: int = 1) -> list[JobPart]:
         """The sentences as parts of a job, if they are not too many or too long; `weight` is what a token costs."""
-        limits = self._limits
+        limits = self.limits
         lengths = [length or 1 for length in map(len, inputs.items)]
         tokens, longest = sum(lengths), max(lengths, default=0)
         if tokens > limits.tokens:
@@ -182,28 +168,28 @@ class JobBuilder:
             return [JobPart(inputs, tokens * weight)] if tokens else []
         return parts_within(inputs, limits, weight)
 
-    def _check(self, options: TagOptions) -> None:
-        if options.k_best > self._limits.k:
-            raise invalid(f"k_best must be in 0..{self._limits.k}, got {options.k_best}")
+    def _check(self, options: s.TagOptions) -> None:
+        if options.k_best > self.limits.k:
+            raise invalid(f"k_best must be in 0..{self.limits.k}, got {options.k_best}")
         if options.spans_only and not options.probabilities:
             raise invalid("spans_only needs probabilities: spans come with theirs")
 
-    def _single(self, request: SingleRequest) -> tuple[ServedModel, InputColumns]:
+    def _single(self, request: s.SingleRequest) -> tuple[ServedModel, InputColumns]:
         """The model of a request about one text or token list, and that input."""
-        model = self._registry.get(request.model)
+        model = self.registry.get(request.model)
         if _only(request, "text", "tokens") == "text":
             return model, InputColumns.of_texts([request.text], model)
         return model, InputColumns([request.tokens])
 
-    def _lexicon(self, given: list[LexiconEntry] | UnsetType) -> tuple[Entry, ...]:
+    def _lexicon(self, given: list[s.LexiconEntry] | UnsetType) -> tuple[Entry, ...]:
         if given is UNSET:
             return ()
-        if len(given) > self._limits.lexicon_entries:
-            raise too_large(f"lexicon has {len(given)} entries: expected at most {self._limits.lexicon_entries}")
+        if len(given) > self.limits.lexicon_entries:
+            raise too_large(f"lexicon has {len(given)} entries: expected at most {self.limits.lexicon_entries}")
         return tuple(_entry(entry, f"lexicon[{i}]") for i, entry in enumerate(given))
 
     def _seconds(self, wanted: float | UnsetType) -> float:
-        most = self._limits.seconds
+        most = self.limits.seconds
         if wanted is UNSET:
             return most
         if wanted > most:
@@ -214,11 +200,11 @@ class JobBuilder:
 def _results(answers: Sequence[TagAnswers], spans_only: bool) -> list[Any]:
     """One `TagResult` per sentence, as what is written of it."""
     results: list[Any] = [
-        {"tags": found} if isinstance(found, list) else _record(found, spans_only)
-        for own in answers
-        for found in own.found
+        {"tags": sentence} if isinstance(sentence, list) else _record(sentence, spans_only)
+        for part in answers
+        for sentence in part.sentences
     ]
-    labellings = chain.from_iterable(own.labellings or () for own in answers)
+    labellings = chain.from_iterable(part.labellings or () for part in answers)
     for result, paths in zip(results, labellings, strict=False):
         result["k_best"] = paths
     return results
@@ -233,30 +219,30 @@ def _documents(
 ) -> list[Any]:
     """One result per document; `owners` are number of the document, start, and text of each sentence."""
     sentences: list[list[tuple[int, Any]]] = [[] for _ in texts]
-    for (number, start, _), tagged in zip(owners, chain.from_iterable(own.found for own in answers), strict=True):
+    for (number, start, _), tagged in zip(owners, chain.from_iterable(part.sentences for part in answers), strict=True):
         sentences[number].append((start, tagged))
     results = []
-    for text, own in zip(texts, sentences, strict=True):
-        if own:
-            result = _record(joined(text, own), spans_only)
+    for text, tagged_sentences in zip(texts, sentences, strict=True):
+        if tagged_sentences:
+            result = _record(joined(text, tagged_sentences), spans_only)
         else:
             empty: dict[str, Any] = {name: [] for name in ("tokens", "offsets", "tags", "probabilities", "spans")}
             result = {"spans": []} if spans_only else {"text": text, **empty}
         if not spans_only:
-            result["sentences"] = [[start, start + len(one.text)] for start, one in own]
+            result["sentences"] = [[start, start + len(one.text)] for start, one in tagged_sentences]
         results.append(result)
     return results
 
 
 def _only(request: Struct, *names: str) -> str:
     """The one of these fields that a request has."""
-    found = [name for name in names if getattr(request, name) is not UNSET]
-    if len(found) != 1:
-        raise invalid(f"the request must have one of {', '.join(names)}, got {' and '.join(found) or 'none'}")
-    return found[0]
+    given = [name for name in names if getattr(request, name) is not UNSET]
+    if len(given) != 1:
+        raise invalid(f"the request must have one of {', '.join(names)}, got {' and '.join(given) or 'none'}")
+    return given[0]
 
 
-def _entry(given: LexiconEntry, where: str) -> Entry:
+def _entry(given: s.LexiconEntry, where: str) -> Entry:
     try:
         label = None if given.label is UNSET else given.label
         return Lexicon([(given.surface, label, parse_strength(given.strength))])[0]

@@ -9,33 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from trellis.server.batcher import Batcher
-from trellis.server.body_limits import pieces_of
-from trellis.server.fair_queue import BatchJob
-from trellis.server.limits import ServerLimits
+from trellis.server.batcher import Batcher, BatchJob
+from trellis.server.limits import ServerLimits, piece_of
 from trellis.server.problems import RequestError, logged
 from trellis.server.schemas import LINES
 
-LineReader = Callable[[Sequence[bytes]], list[BatchJob]]
-
-
-class LineBlock(NamedTuple):
-    """Lines that came together; `first` is the number of the first one in the body."""
-
-    first: int
-    lines: list[bytes | None]
+Line = tuple[int, bytes | None]
+"""Its number in the body, and its content; None if it is too long."""
 
 
 class LinesResponse:
     """An ASGI response that reads lines and writes their answers in turns."""
 
-    def __init__(self, batcher: Batcher, limits: ServerLimits, read: LineReader) -> None:
-        self._batcher, self._limits, self._read = batcher, limits, read
+    def __init__(
+        self, batcher: Batcher, limits: ServerLimits, build: Callable[[Sequence[bytes]], list[BatchJob]]
+    ) -> None:
+        self._batcher, self._limits, self._build = batcher, limits, build
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the whole body; what is wrong with the body itself is told as a last line."""
@@ -43,41 +36,32 @@ class LinesResponse:
         await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head goes without waiting
         number, last = 0, b""
         try:
-            async for block in blocks_of(pieces_of(receive, self._limits.seconds), self._limits.line_bytes):
-                number = block.first + len(block.lines)
-                await send({"type": "http.response.body", "body": await self._answer(block), "more_body": True})
+            async for lines in blocks_of(_pieces(receive, self._limits.seconds), self._limits.line_bytes):
+                number = lines[-1][0] + 1
+                await send({"type": "http.response.body", "body": await self._answer(lines), "more_body": True})
         except (ClientDisconnect, OSError):
             return
         except Exception as error:
-            last = _told(error, number)
+            last = _error_line(error, number)
         await send({"type": "http.response.body", "body": last})
 
-    async def _answer(self, block: LineBlock) -> bytes:
+    async def _answer(self, lines: Sequence[Line]) -> bytes:
         """The answers to lines: all together, or if that fails, one after another, to find those that are wrong."""
-        lines = [line for line in block.lines if line]
-        if 1 < len(lines) == len(block.lines) and all(map(bytes.strip, lines)):
-            try:
-                return await self._asked(lines)
-            except Exception as error:
-                if isinstance(error, RequestError) and error.status == 503:
-                    return b"".join(_told(error, block.first + i) for i in range(len(block.lines)))
-        answers = []
-        for number, line in enumerate(block.lines, start=block.first):
-            if line is None:
+        try:
+            contents = [content for _, content in lines if content is not None]
+            if len(contents) < len(lines):
                 most = self._limits.line_bytes
-                long = RequestError("too_large", f"the line is too long: expected at most {most} bytes")
-                answers.append(_told(long, number))
-            elif line.strip():
-                try:
-                    answers.append(await self._asked([line]))
-                except Exception as error:
-                    answers.append(_told(error, number))
-        return b"".join(answers)
+                raise RequestError("too_large", f"the line is too long: expected at most {most} bytes")
+            return await self._ask(contents)
+        except Exception as error:
+            if len(lines) == 1 or (isinstance(error, RequestError) and error.status == 503):
+                return b"".join([_error_line(error, number) for number, _ in lines])
+            return b"".join([await self._answer([line]) for line in lines])
 
-    async def _asked(self, lines: Sequence[bytes]) -> bytes:
+    async def _ask(self, contents: Sequence[bytes]) -> bytes:
         """The answers to lines that are all right; they wait while there is no room for them."""
         seconds, answers = self._limits.seconds, []
-        for job in self._read(lines):
+        for job in await self._batcher.in_thread(self._build, contents):
             answer = await self._batcher.submit_patiently(job)
             try:
                 async with asyncio.timeout(seconds):
@@ -87,24 +71,43 @@ class LinesResponse:
         return b"".join(answers)
 
 
-async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[LineBlock]:
-    """The lines of a body, those that end in one piece together; None is one that is too long."""
+async def _pieces(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
+    """The pieces of a body of lines; no line may take longer than `seconds`."""
+    more, left, loop = True, seconds, asyncio.get_running_loop()
+    while more:
+        begin = loop.time()
+        try:
+            async with asyncio.timeout(left):
+                message = await receive()
+        except TimeoutError:
+            problem = f"the next line did not come within {seconds:g} seconds"
+            raise RequestError("too_slow", problem, closes=True) from None
+        piece, more = piece_of(message)
+        left = seconds if b"\n" in piece else left - (loop.time() - begin)
+        yield piece
+
+
+async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[Line]]:
+    """The lines of a body that are not empty, those that end in one piece together."""
     first, rest, skipping = 0, b"", False
     async for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n")
-        lines: list[bytes | None] = [None if len(line) > longest else line for line in whole]
-        if skipping and lines:
-            lines[0], skipping = None, False
+        *lines, rest = (rest + piece).split(b"\n")
+        numbered: list[Line] = [
+            (number, line if len(line) <= longest else None) for number, line in enumerate(lines, first) if line.strip()
+        ]
+        if skipping and lines:  # the end of a line that is too long
+            numbered = [(first, None), *(line for line in numbered if line[0] > first)]
+            skipping = False
         if len(rest) > longest:
             rest, skipping = b"", True
-        if lines:
-            yield LineBlock(first, lines)
-            first += len(lines)
-    if rest or skipping:
-        yield LineBlock(first, [None if skipping else rest])
+        if numbered:
+            yield numbered
+        first += len(lines)
+    if rest.strip() or skipping:
+        yield [(first, None if skipping else rest)]
 
 
-def _told(error: Exception, number: int) -> bytes:
+def _error_line(error: Exception, number: int) -> bytes:
     problem = logged(error)
     problem.input = number
     return problem.body() + b"\n"

@@ -20,12 +20,11 @@ from msgspec.json import encode
 
 from trellis.errors import shown
 from trellis.models import Tagged
-from trellis.server.fair_queue import BatchJob
+from trellis.server.batcher import BatchJob
 from trellis.server.inference import InputColumns, TagAnswers, TagInference
 from trellis.server.jobs import JobBuilder
-from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
-from trellis.server.registry import ModelRegistry, ServedModel
+from trellis.server.registry import ServedModel
 from trellis.server.schemas import Count, Probability, StrictStruct, decode
 
 
@@ -118,19 +117,19 @@ def interface(config: str) -> Interface:
     return Interface(labels.get("name") or "label", to_name, value.removeprefix("$") or None)
 
 
-def prediction_job(body: bytes, registry: ModelRegistry, builder: JobBuilder, limits: ServerLimits) -> BatchJob:
+def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
     """``/predict``; a parameter ``model`` of ``params`` chooses the model."""
-    request = decode(LabelStudioTasks, body)
+    request, limits = decode(LabelStudioTasks, body), builder.limits
     config = request.label_config or ""
     if len(config) > limits.head_bytes:
         raise too_large(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
     name = request.params.get("model") if isinstance(request.params, dict) else None
-    model, names = registry.get(name if isinstance(name, str) else UNSET), interface(config)
+    model, names = builder.registry.get(name if isinstance(name, str) else UNSET), interface(config)
     texts = [_text(task.data, i, names) for i, task in enumerate(request.tasks)]
 
     def finish(answers: list[TagAnswers]) -> bytes:
         version = version_of(model)
-        tagged = chain.from_iterable(own.found for own in answers)
+        tagged = chain.from_iterable(part.sentences for part in answers)
         return encode(LabelStudioPredictions([_prediction(one, version, names) for one in tagged], version))
 
     parts = builder.parts(InputColumns.of_texts(texts, model))
@@ -138,7 +137,6 @@ def prediction_job(body: bytes, registry: ModelRegistry, builder: JobBuilder, li
 
 
 def _text(data: dict[str, Any], number: int, names: Interface) -> str:
-    """The text of a task."""
     field = names.field or "text"
     if names.field is None and "text" not in data:
         strings = [name for name, value in data.items() if isinstance(value, str)]

@@ -86,7 +86,7 @@ _LINES = (
 
 def document(limits: ServerLimits) -> Schema:
     """The OpenAPI document."""
-    paths: Schema = {own.path: {own.method.lower(): _operation(own)} for own in OPERATIONS}
+    paths: Schema = {operation.path: {operation.method.lower(): _operation(operation)} for operation in OPERATIONS}
     tag = paths["/v1/tag"]["post"]
     tag["description"] = _LINES
     names = s.TagOptions.__struct_fields__
@@ -109,8 +109,8 @@ def document(limits: ServerLimits) -> Schema:
 
 def _components(limits: ServerLimits) -> Schema:
     """The schemas of all structs, with what the limits of this server allow."""
-    kinds = [kind for own in OPERATIONS for kind in (own.request, own.answer) if kind is not None]
-    _, found = schema_components(
+    kinds = [kind for operation in OPERATIONS for kind in (operation.request, operation.answer) if kind is not None]
+    _, components = schema_components(
         [*dict.fromkeys(kinds), s.TagLine, s.LineResult, Error], ref_template="#/components/schemas/{name}"
     )
     for name, inputs in (
@@ -119,8 +119,8 @@ def _components(limits: ServerLimits) -> Schema:
         ("ExplainRequest", ("text", "tokens")),
         ("TagLine", ("text", "tokens")),
     ):
-        found[name]["oneOf"] = [{"required": [own]} for own in inputs]
-        fields = found[name]["properties"]
+        components[name]["oneOf"] = [{"required": [field]} for field in inputs]
+        fields = components[name]["properties"]
         for field, bound in (
             ("k_best", {"maximum": limits.k}),
             ("lexicon", {"maxItems": limits.lexicon_entries}),
@@ -128,21 +128,23 @@ def _components(limits: ServerLimits) -> Schema:
         ):
             if field in fields:
                 fields[field] |= bound
-    return found
+    return components
 
 
 def _ref(kind: type) -> Schema:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def _operation(own: Operation) -> Schema:
-    answer = _ref(own.answer) if own.answer else {"type": "string" if own.media != JSON else "object"}
-    asks = own.request is not None
-    found: Schema = {"operationId": own.name, "summary": own.about}
-    if own.request is not None:
-        found["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(own.request)}}}
-    found["responses"] = {"200": _response("The answer.", own.media, answer), **_errors(_ASKING if asks else _COMMON)}
-    return found
+def _operation(operation: Operation) -> Schema:
+    answer = _ref(operation.answer) if operation.answer else {"type": "string" if operation.media != JSON else "object"}
+    result: Schema = {"operationId": operation.name, "summary": operation.about}
+    if operation.request is not None:
+        result["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(operation.request)}}}
+    result["responses"] = {
+        "200": _response("The answer.", operation.media, answer),
+        **_errors(_ASKING if operation.request is not None else _COMMON),
+    }
+    return result
 
 
 def _response(about: str, media: str, schema: Schema) -> Schema:
@@ -174,12 +176,12 @@ def page(limits: ServerLimits) -> str:
     return _PAGE.format(paths=parts, schemas=named, errors=errors)
 
 
-def _section(own: Operation) -> str:
-    kinds = {"request": own.request, "answer": own.answer}
+def _section(operation: Operation) -> str:
+    kinds = {"request": operation.request, "answer": operation.answer}
     links = [f'<li>{what}: <a href="#{kind.__name__}">{kind.__name__}</a></li>' for what, kind in kinds.items() if kind]
-    more = f"<p>{escape(_LINES)}</p>" if own.request is s.TagRequest else ""
-    title = f"<h2><code>{own.method} {own.path}</code></h2>"
-    return f"<section>{title}<p>{escape(own.about)}</p>{more}<ul>{''.join(links)}</ul></section>"
+    more = f"<p>{escape(_LINES)}</p>" if operation.request is s.TagRequest else ""
+    title = f"<h2><code>{operation.method} {operation.path}</code></h2>"
+    return f"<section>{title}<p>{escape(operation.about)}</p>{more}<ul>{''.join(links)}</ul></section>"
 
 
 _PAGE = """<!doctype html>

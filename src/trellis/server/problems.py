@@ -56,7 +56,7 @@ PROBLEMS = {
     "overloaded": Problem(429, "Too many tokens or bytes wait already; try again after Retry-After seconds."),
     "internal_error": Problem(500, "A mistake in Trellis."),
     "deadline_passed": Problem(503, "No answer within the time that the request had."),
-    "unavailable": Problem(503, "The server is stopping, cannot write to its disk, or too many requests are open."),
+    "unavailable": Problem(503, "The server is stopping, or cannot write to its disk."),
 }
 """All problems by their code."""
 

@@ -23,6 +23,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from starlette.types import ASGIApp
 
+from trellis.chain import get_num_threads, set_num_threads
 from trellis.errors import ConfigError
 from trellis.server.app import ServerSettings, create_app
 from trellis.server.metrics import forget_dead_workers
@@ -47,9 +48,12 @@ class AppLoader:
 
     registry: ModelRegistry
     settings: ServerSettings
+    workers: int
 
     def __call__(self) -> ASGIApp:
         """Called once in each worker."""
+        if self.workers > 1 and "TRELLIS_NUM_THREADS" not in os.environ:
+            set_num_threads(max(1, get_num_threads() // self.workers))
         sys.setswitchinterval(_SWITCH)
         gc.set_threshold(_GARBAGE)
         forget_dead_workers()
@@ -113,7 +117,7 @@ def run(
     )
     gc.collect()
     gc.freeze()  # what exists now is not looked at again, which would copy it for each worker
-    server.serve(target_loader=AppLoader(registry, settings), wrap_loader=False)
+    server.serve(target_loader=AppLoader(registry, settings, workers), wrap_loader=False)
 
 
 _DRAIN = 10.0  # seconds for what was accepted, once nobody can stop a worker any more

@@ -72,8 +72,8 @@ class Keys:
         """Refuse who has no key; the time it takes says nothing about the keys."""
         if not self._digests:
             return
-        own = _digest(_key(authorization or ""))
-        matches = [hmac.compare_digest(own, other) for other in self._digests]
+        given = _digest(_key(authorization or ""))
+        matches = [hmac.compare_digest(given, other) for other in self._digests]
         if not any(matches):
             raise RequestError("no_key", "an API key is needed: send the header Authorization: Bearer KEY")
 
@@ -117,17 +117,17 @@ class Guard:
 
     def _check(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> None:
         """Refuse who may not ask: by the headers of a request, nothing else."""
-        own = _single(headers)
-        host = own.get(b"host", "")
+        single = _single(headers)
+        host = single.get(b"host", "")
         if "*" not in self._hosts and _name(host) not in self._hosts:
             raise RequestError("wrong_host", f"this server is not called {host[:80]!r}: --allow-host adds a name")
-        origin = own.get(b"origin")
+        origin = single.get(b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise RequestError("foreign_origin", "a page of another site may not ask this server")
-        if own.get(b"sec-fetch-site") == "cross-site" and path not in OPEN:
+        if single.get(b"sec-fetch-site") == "cross-site" and path not in OPEN:
             raise RequestError("foreign_origin", "a page of another site may not ask this server")
         if path not in OPEN and not path.startswith("/page/"):
-            self._keys.admit(own.get(b"authorization"))
+            self._keys.admit(single.get(b"authorization"))
 
 
 @lru_cache(maxsize=64)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray, plain_array
 from trellis.errors import ModelError, NotFittedError, number_of, shown
-from trellis.ragged import split
+from trellis.ragged import later_tokens, split
 from trellis.training import History, Progress, lbfgs, owlqn, run
 
 
@@ -69,7 +70,7 @@ class FeatureFunctions:
 
     @property
     def names(self) -> list[str]:
-        """What the functions are called, in the order of the weights."""
+        """The names of the functions, in the order of the weights."""
         return [name_of(function) for function in (*self.transitions, *self.states)]
 
     def scores(self, X: Sequence[Any]) -> chain.ChainScores:
@@ -124,10 +125,10 @@ class FeatureFunctions:
         (`max_iterations` None) it ends where the loss does. `history_` tells how it went.
         """
         _check_settings(c1, c2, max_iterations)
-        evaluated = self._evaluated(X)
-        if len(evaluated.lengths) == 0:
+        values = self._evaluated(X)
+        if len(values.lengths) == 0:
             raise ModelError("there is nothing to learn from: X has no sentence")
-        objective = _Likelihood(self, evaluated, self._encoded(X, y), c2)
+        objective = _Likelihood(self, values, self._encoded(X, y), c2)
         start = self.weights_.copy() if hasattr(self, "weights_") else np.zeros(objective.size)
         iterates = owlqn(objective, start, c1=c1) if c1 else lbfgs(objective, start)
         trained = run(iterates, start, max_iterations=max_iterations, progress=progress)
@@ -148,33 +149,34 @@ class FeatureFunctions:
             raise NotFittedError("this model has no weights yet: call fit, or give them with weights=")
         return self.weights_
 
-    def _evaluated(self, X: Sequence[Any]) -> Evaluated:
+    def _evaluated(self, X: Sequence[Any]) -> FunctionValues:
         if isinstance(X, str | Mapping | Set) or not isinstance(X, Sized):
             raise ModelError(f"X must be a list of sentences, got {'one string' if isinstance(X, str) else shown(X)}")
         return evaluate(X, self.labels, self.states, self.transitions)
 
-    def _chain(self, evaluated: Evaluated, weights: FloatArray) -> chain.ChainScores:
+    def _chain(self, values: FunctionValues, weights: FloatArray) -> chain.ChainScores:
         L, K = len(self.labels), len(self.transitions)
-        emissions = evaluated.states.scores(weights[K:]).reshape(-1, L)
-        edges = evaluated.transitions.scores(weights[:K]).reshape(-1, L, L)
-        return chain.ChainScores(emissions, evaluated.lengths, np.zeros((L, L)), edges=edges)
+        emissions = values.states.scores(weights[K:]).reshape(-1, L)
+        edges = values.transitions.scores(weights[:K]).reshape(-1, L, L)
+        return chain.ChainScores(emissions, values.lengths, np.zeros((L, L)), edges=edges)
 
     def _encoded(self, X: Sequence[Any], y: Sequence[Sequence[Hashable]]) -> IntArray:
         if not isinstance(y, Sized):
             raise ModelError(f"y must be a list of labels for each sentence, got {shown(y)}")
         if len(X) != len(y):
             raise ModelError(f"there are {number_of(len(X), 'sentence')}, but labels for {len(y)}")
-        for n, (x, own) in enumerate(zip(X, y, strict=True)):
-            if not isinstance(own, Sized):
-                raise ModelError(f"sentence {n}: expected a list of labels, one per place, got {shown(own)}")
-            if len(x) != len(own):
-                raise ModelError(f"sentence {n} has {len(x)} places, but {len(own)} labels")
-        return np.array([self._id(label, n) for n, own in enumerate(y) for label in own], dtype=np.int64)
-
-    def _id(self, label: Hashable, n: int) -> int:
-        if not isinstance(label, Hashable) or label not in self._ids:
-            raise ModelError(f"sentence {n}: unknown label {shown(label)}, expected one of {shown(list(self.labels))}")
-        return self._ids[label]
+        ids = []
+        for n, (x, labels) in enumerate(zip(X, y, strict=True)):
+            if not isinstance(labels, Sized):
+                raise ModelError(f"sentence {n}: expected a list of labels, one per place, got {shown(labels)}")
+            if len(x) != len(labels):
+                raise ModelError(f"sentence {n} has {len(x)} places, but {len(labels)} labels")
+            for label in labels:
+                if not isinstance(label, Hashable) or label not in self._ids:
+                    known = shown(list(self.labels))
+                    raise ModelError(f"sentence {n}: unknown label {shown(label)}, expected one of {known}")
+                ids.append(self._ids[label])
+        return np.array(ids, dtype=np.int64)
 
     def _decoded(self, ids: IntArray) -> list[Any]:
         return [self.labels[number] for number in ids.tolist()]
@@ -214,33 +216,28 @@ def _check_settings(c1: Any, c2: Any, max_iterations: Any) -> None:
 class _Likelihood:
     """The penalised negative log-likelihood; its gradient is what is expected of each function less what is seen."""
 
-    def __init__(self, model: FeatureFunctions, evaluated: Evaluated, gold: IntArray, c2: float) -> None:
-        self._model, self._evaluated, self._gold, self._c2 = model, evaluated, gold, c2
+    def __init__(self, model: FeatureFunctions, functions: FunctionValues, gold: IntArray, c2: float) -> None:
+        self._model, self._functions, self._gold, self._c2 = model, functions, gold, c2
 
     @property
     def size(self) -> int:
         return len(self._model.names)
 
     def evaluate(self, weights: FloatArray, gradient: FloatArray) -> float:
-        scores, own = self._model._chain(self._evaluated, weights), self._evaluated
+        functions, gold = self._functions, self._gold
+        scores = self._model._chain(functions, weights)
         expected = scores.marginals(pairwise=True)
         assert expected.pairwise is not None
         tokens, pairs = expected.tokens, expected.pairwise
-        loss = float((expected.log_partition - scores.score(self._gold)).sum())
-        self._subtract_seen(tokens, pairs, own.lengths)
+        loss = float((expected.log_partition - scores.score(gold)).sum())
+        tokens[np.arange(len(gold)), gold] -= 1.0
+        later = later_tokens(functions.lengths)
+        pairs[np.arange(len(later)), gold[later - 1], gold[later]] -= 1.0
         K = len(self._model.transitions)
-        gradient[:K] = own.transitions.totals(pairs.ravel(), K)
-        gradient[K:] = own.states.totals(tokens.ravel(), len(weights) - K)
+        gradient[:K] = functions.transitions.totals(pairs.ravel(), K)
+        gradient[K:] = functions.states.totals(tokens.ravel(), len(weights) - K)
         gradient += 2.0 * self._c2 * weights
         return loss + self._c2 * float(weights @ weights)
-
-    def _subtract_seen(self, tokens: FloatArray, pairs: FloatArray, lengths: IntArray) -> None:
-        gold = self._gold
-        tokens[np.arange(len(gold)), gold] -= 1.0
-        parts = [(own[:-1], own[1:]) for own in split(gold, lengths)]
-        if parts:
-            before, after = (np.concatenate(side) for side in zip(*parts, strict=True))
-            pairs[np.arange(len(before)), before, after] -= 1.0
 
 
 StateFunction = Callable[[Any, Any, int], float]
@@ -248,7 +245,6 @@ StateFunction = Callable[[Any, Any, int], float]
 TransitionFunction = Callable[[Any, Any, Any, int], float]
 """``t(previous, current, x, i)``, asked for i = 1, 2, ..."""
 
-Entry = tuple[int, int, float]
 _LONGEST = 500
 
 
@@ -276,7 +272,7 @@ def _sums(places: IntArray, amounts: FloatArray, size: int) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class FunctionValues:
     """All functions at all places of some sentences: of states in ``(N, L)`` cells, of transitions in ``(P, L, L)``."""
 
     lengths: IntArray
@@ -289,17 +285,17 @@ def evaluate(
     labels: Sequence[Hashable],
     states: Sequence[StateFunction],
     transitions: Sequence[TransitionFunction],
-) -> Evaluated:
+) -> FunctionValues:
     """Ask each function about each label, or pair of labels, of each place of each sentence."""
-    L, lengths = len(labels), np.array([_length(x, n) for n, x in enumerate(sentences)], dtype=np.int64)
-    places = [(n, i) for n, T in enumerate(lengths) for i in range(T)]
-    steps = [(n, i) for n, i in places if i > 0]
-    of_states = _table(_state_entries(sentences, places, labels, states), len(places) * L)
-    of_steps = _table(_step_entries(sentences, steps, labels, transitions), len(steps) * L * L)
+    lengths = np.array([_length(x, n) for n, x in enumerate(sentences)], dtype=np.int64)
+    positions = [(n, i) for n, T in enumerate(lengths) for i in range(T)]
+    state_table = _table(sentences, positions, list(product(labels)), states)
+    steps = [(n, i) for n, i in positions if i > 0]
+    step_table = _table(sentences, steps, list(product(labels, repeat=2)), transitions)
     for n, (x, T) in enumerate(zip(sentences, lengths, strict=True)):
         if len(x) != T:
             raise ModelError(f"a feature function changed sentence {n}: it had {T} places, and now has {len(x)}")
-    return Evaluated(lengths, of_states, of_steps)
+    return FunctionValues(lengths, state_table, step_table)
 
 
 def name_of(function: Any) -> str:
@@ -315,63 +311,49 @@ def _length(sentence: Any, number: int) -> int:
         raise ModelError(f"sentence {number} must have a length, one place per label; got {found}") from None
 
 
-def _state_entries(
-    sentences: Sequence[Any], places: list[tuple[int, int]], labels: Sequence[Hashable], functions: Sequence[Any]
-) -> Iterator[Entry]:
-    for row, (n, i) in enumerate(places):
-        for y, label in enumerate(labels):
-            for k, function in enumerate(functions):
-                yield row * len(labels) + y, k, _value(function, (label,), sentences[n], n, i)
-
-
-def _step_entries(
-    sentences: Sequence[Any], steps: list[tuple[int, int]], labels: Sequence[Hashable], functions: Sequence[Any]
-) -> Iterator[Entry]:
+def _table(
+    sentences: Sequence[Any],
+    positions: list[tuple[int, int]],
+    labels: list[tuple[Hashable, ...]],
+    functions: Sequence[Any],
+) -> SparseTable:
+    """The values of functions for each label, or pair of labels, at each position (sentence, place)."""
     L = len(labels)
-    for row, (n, i) in enumerate(steps):
-        for cell in range(L * L):
-            pair = labels[cell // L], labels[cell % L]
-            for k, function in enumerate(functions):
-                yield row * L * L + cell, k, _value(function, pair, sentences[n], n, i)
+    entries = [
+        (row * L + column, k, value)
+        for row, (n, i) in enumerate(positions)
+        for column, pair in enumerate(labels)
+        for k, function in enumerate(functions)
+        if (value := _value(function, pair, sentences[n], n, i)) != 0.0
+    ]
+    cells, indices, values = zip(*entries, strict=True) if entries else ((), (), ())
+    return SparseTable(
+        np.array(cells, dtype=np.int64),
+        np.array(indices, dtype=np.int64),
+        np.array(values, dtype=np.float64),
+        len(positions) * L,
+    )
 
 
 def _value(function: Any, labels: tuple[Hashable, ...], x: Any, n: int, i: int) -> float:
     """The value of a function, which must be a finite number."""
+
+    def refusal(problem: str) -> ModelError:
+        call = f"{name_of(function)}({', '.join(map(shown, labels))}, x, {i})"
+        return ModelError(f"the feature function {call} of sentence {n} {problem}")
+
     try:
         value = function(*labels, x, i)
     except Exception as error:
-        raise ModelError(f"{_place(function, labels, n, i)} raised {_said(error)}") from error
-    found = _number(value)
-    if math.isfinite(found):
-        return found
-    raise ModelError(f"{_place(function, labels, n, i)} must be a finite number, got {shown(value)}")
-
-
-def _said(error: Exception) -> str:
-    """What an exception says, short; the caller's own may be of any length, or fail to say it."""
+        try:
+            message = f"{type(error).__name__}: {str(error)[:_LONGEST]}"
+        except Exception:  # an exception of the caller's own may fail to say it
+            message = type(error).__name__
+        raise refusal(f"raised {message}") from error
     try:
-        return f"{type(error).__name__}: {str(error)[:_LONGEST]}"
-    except Exception:
-        return type(error).__name__
-
-
-def _number(value: Any) -> float:
-    """A real number as a float, NaN if it is none; one too large for a float is infinite."""
-    try:
-        return float(value) if isinstance(value, np.bool_ | numbers.Real) else math.nan
+        number = float(value) if isinstance(value, np.bool_ | numbers.Real) else math.nan
     except OverflowError:
-        return math.inf
-
-
-def _place(function: Any, labels: tuple[Hashable, ...], n: int, i: int) -> str:
-    said = ", ".join(map(shown, labels))
-    return f"the feature function {name_of(function)}({said}, x, {i}) of sentence {n}"
-
-
-def _table(entries: Iterator[Entry], size: int) -> SparseTable:
-    kept = [entry for entry in entries if entry[2] != 0.0]
-    columns = zip(*kept, strict=True) if kept else ((), (), ())
-    cells, functions, values = columns
-    return SparseTable(
-        np.array(cells, dtype=np.int64), np.array(functions, dtype=np.int64), np.array(values, dtype=np.float64), size
-    )
+        number = math.inf
+    if math.isfinite(number):
+        return number
+    raise refusal(f"must be a finite number, got {shown(value)}")

@@ -18,12 +18,11 @@ import numpy.typing as npt
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError, TagError, nearest, shown
-from trellis.models.probability import (
+from trellis.models.hmm.probabilities import (
     Smoothing,
     akaike,
     bayesian,
     check_distribution,
-    check_size,
     generator,
     logs,
     sample_paths,
@@ -72,7 +71,7 @@ class MarkovChain:
         Args:
             sequences: states by name, all strings or all integers; empty ones say nothing.
             smoothing: "none" for relative frequencies, "additive" with `alpha`, or "witten_bell"; see
-                `trellis.models.probability`. A state that is never left moves to every state with the same probability.
+                `trellis.models.hmm.probabilities`. A state that is never left moves to every state equally often.
             alpha: what additive smoothing adds to every count.
             states: all states, if some may not occur; default: those that occur, in the order of their names.
 
@@ -152,7 +151,6 @@ class MarkovChain:
 
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[list[State]]:
         """`n` sequences of `length` states, drawn from the chain; the same seed gives the same ones."""
-        check_size(length, n)
         paths = sample_paths(self.start, self.transitions, length, n, generator(seed))
         return [[self._names[i] for i in path] for path in paths.tolist()]
 

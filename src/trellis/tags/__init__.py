@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.tags.bad_tags import (
-    BadTag,
-    Mended,
-    OnBadTags,
-    TagChange,
-    check_on_bad_tags,
-    mend,
-    refusal,
-    repair_tags,
-    summary,
-)
-from trellis.tags.detection import Detection, SchemeFit, detect, detect_style, fit_schemes
+from trellis.tags.detection import Detection, detect, detect_pairs, detect_style, fit_schemes, respelled
 from trellis.tags.scheme import Role, Scheme, Style
 from trellis.tags.spans import (
     Span,
@@ -24,43 +13,36 @@ from trellis.tags.spans import (
     spans_from_sequences,
     spans_from_tags,
     tags_from_spans,
+    try_parse_label,
     validate_tags,
 )
 from trellis.tags.states import StateMap, scheme_to_learn
-from trellis.tags.tagset import AllowedTransitions, SpanSteps, SpanTable, SpanWay, TagSet
+from trellis.tags.tagset import AllowedTransitions, SpanTable, SpanWay, TagSet
 
 __all__ = [
     "AllowedTransitions",
-    "BadTag",
     "Detection",
-    "Mended",
-    "OnBadTags",
     "Role",
     "Scheme",
-    "SchemeFit",
     "Span",
-    "SpanSteps",
     "SpanTable",
     "SpanWay",
     "StateMap",
     "Style",
-    "TagChange",
     "TagSet",
     "Violation",
-    "check_on_bad_tags",
     "convert_tags",
     "detect",
+    "detect_pairs",
     "detect_style",
     "fit_schemes",
     "make_label",
-    "mend",
     "parse_label",
-    "refusal",
-    "repair_tags",
+    "respelled",
     "scheme_to_learn",
     "spans_from_sequences",
     "spans_from_tags",
-    "summary",
     "tags_from_spans",
+    "try_parse_label",
     "validate_tags",
 ]

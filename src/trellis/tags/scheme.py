@@ -108,8 +108,10 @@ class Scheme(enum.Enum):
     PLAIN = "PLAIN"
 
     @classmethod
-    def parse(cls, name: str) -> Scheme:
+    def parse(cls, name: str | Scheme) -> Scheme:
         """The scheme people call ``name``, in any case: ``bio``, ``IOBES``, ``bmewo``..."""
+        if isinstance(name, Scheme):
+            return name
         key = name.strip().upper()
         if key in _ALIASES:
             return cls(_ALIASES[key])

@@ -88,6 +88,14 @@ def parse_label(label: str, scheme: Scheme | None, style: Style = Style.PREFIX) 
     return role, kind
 
 
+def try_parse_label(label: str, scheme: Scheme | None, style: Style = Style.PREFIX) -> tuple[Role, str] | None:
+    """Role and type of a label; None for one that the scheme does not have."""
+    try:
+        return parse_label(label, scheme, style)
+    except TagError:
+        return None
+
+
 def make_label(role: Role, kind: str, scheme: Scheme, style: Style = Style.PREFIX) -> str:
     """The label for a role and a type: the inverse of :func:`parse_label`."""
     if scheme is Scheme.PLAIN:
@@ -141,8 +149,10 @@ def tags_from_spans(spans: Iterable[Span], length: int, scheme: Scheme, *, style
     for index, span in enumerate(ordered):
         adjoins_left = index > 0 and _adjoin(ordered[index - 1], span)
         adjoins_right = index + 1 < len(ordered) and _adjoin(span, ordered[index + 1])
-        for role, place in roles_of_span(span.end - span.start, scheme, adjoins_left, adjoins_right):
-            tags[span.start + place] = make_label(role, span.label, scheme, style)
+        first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
+        size = span.end - span.start
+        roles = [only] if size == 1 else [first, *[Role.I] * (size - 2), last]
+        tags[span.start : span.end] = [make_label(role, span.label, scheme, style) for role in roles]
     if "" in tags:
         raise TagError(
             f"PLAIN has no label for a token outside every span: token {tags.index('')} of {length} has none"
@@ -150,16 +160,11 @@ def tags_from_spans(spans: Iterable[Span], length: int, scheme: Scheme, *, style
     return tags
 
 
-def roles_of_span(length: int, scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> Iterable[tuple[Role, int]]:
-    """Role and place of each token of a span; ``adjoins_*``: a span of the same type touches it there."""
-    first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
-    if length == 1:
-        return [(only, 0)]
-    return [(first, 0), *((Role.I, place) for place in range(1, length - 1)), (last, length - 1)]
+def edge_roles(scheme: Scheme, adjoins_left: bool = False, adjoins_right: bool = False) -> tuple[Role, Role, Role]:
+    """The roles of the first, the last and the only token of a span; all others are I.
 
-
-def edge_roles(scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> tuple[Role, Role, Role]:
-    """The roles of the first, the last and the only token of a span; see `roles_of_span`."""
+    ``adjoins_*``: a span of the same type touches it there.
+    """
     first, last, only = _EDGES.get(scheme, (Role.B, Role.E, Role.S))
     if scheme is Scheme.IOB1 and adjoins_left:
         first = only = Role.B
@@ -291,15 +296,11 @@ def lenient_chunks(alphabet: Alphabet, codes: Codes) -> Chunks:
     start_table, end_table = conlleval_tables()
     step = alphabet.steps(codes)
     starts, ends = np.flatnonzero(_lookup(start_table, step)), np.flatnonzero(_lookup(end_table, step))
-    if not _alternate(starts, ends):
+    alternate = len(starts) == len(ends) and (starts < ends).all() and (starts[1:] >= ends[:-1]).all()
+    if not alternate:
         # Only letters that no scheme has cause this. A span that never started begins at 0.
         starts = np.concatenate([[0], starts])[np.searchsorted(starts, ends)]
     return Chunks(starts, ends, alphabet.kinds_of(codes[ends - 1]))
-
-
-def _alternate(starts: IntArray, ends: IntArray) -> bool:
-    """Whether each start is followed by its end before the next start."""
-    return len(starts) == len(ends) and bool((starts < ends).all() and (starts[1:] >= ends[:-1]).all())
 
 
 @cache
@@ -434,7 +435,7 @@ def convert_tags(
     target_style: Style | None = None,
     repair: bool = False,
 ) -> list[str]:
-    """The same spans in another scheme (and style, if ``target_style`` says so).
+    """Tags of one scheme written in another one (and in another style, if ``target_style`` says so).
 
     Illegal tags are a ``TagError``, unless ``repair`` asks to read them as conlleval does.
     """

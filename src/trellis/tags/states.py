@@ -22,8 +22,16 @@ from trellis.errors import TagError
 from trellis.lazy import cached
 from trellis.ragged import ranges
 from trellis.tags.scheme import Role, Scheme, legal_steps
-from trellis.tags.spans import Span, conlleval_tables, make_label, parse_label, spans_from_tags, tags_from_spans
-from trellis.tags.tagset import AllowedTransitions, TagSet, roles_of_spans
+from trellis.tags.spans import (
+    Span,
+    conlleval_tables,
+    edge_roles,
+    make_label,
+    parse_label,
+    spans_from_tags,
+    tags_from_spans,
+)
+from trellis.tags.tagset import AllowedTransitions, TagSet, roles_of_spans, steps_between
 
 FINER = (Scheme.IOB2, Scheme.IOE2, Scheme.BIOES, Scheme.BILOU, Scheme.BMES)
 """Schemes to learn in: the role of a token does not depend on the neighbours of its span."""
@@ -61,11 +69,11 @@ class StateMap:
         if scheme in (None, tags.scheme) or tags.scheme in (Scheme.PLAIN, *_FINEST):
             roles = np.array([role for role, _ in tags.parsed], dtype=np.int64)
             return cls(tags, tags.scheme, np.arange(len(tags)), roles)
-        found: dict[tuple[int, Role], int] = {}
+        newest_label: dict[tuple[int, Role], int] = {}
         for pairs in _examples(tags, scheme):
             newest = max(label for label, _ in pairs)
-            found |= {pair: min(newest, found.get(pair, newest)) for pair in pairs}
-        ordered = sorted(found, key=lambda pair: (found[pair], *pair))
+            newest_label |= {pair: min(newest, newest_label.get(pair, newest)) for pair in pairs}
+        ordered = sorted(newest_label, key=lambda pair: (newest_label[pair], *pair))
         columns = np.array(ordered, dtype=np.int64).reshape(-1, 2).T
         return cls(tags, scheme, columns[0].copy(), columns[1].copy())
 
@@ -86,8 +94,8 @@ class StateMap:
         kinds = [self.tags.parsed[label][1] for label in self.labels]
         roles = [Role(role) for role in self.roles.tolist()]
         names = [make_label(*pair, self.scheme, self.tags.style) for pair in zip(roles, kinds, strict=True)]
-        own = [self.tags.labels[label] for label in self.labels]
-        return tuple(f"{a} ({b})" if names.count(a) > 1 else a for a, b in zip(names, own, strict=True))
+        labels = [self.tags.labels[label] for label in self.labels]
+        return tuple(f"{a} ({b})" if names.count(a) > 1 else a for a, b in zip(names, labels, strict=True))
 
     def encode(self, ids: IntArray, lengths: IntArray) -> IntArray:
         """The states of flat label ids, which are legal where the states are finer."""
@@ -96,7 +104,7 @@ class StateMap:
         spans = self.tags.find_spans(ids, lengths)
         sizes, starts = spans.end - spans.begin, (np.cumsum(lengths) - lengths)[spans.sequence] + spans.begin
         roles = np.full(len(ids), Role.O, dtype=np.int64)
-        roles[ranges(starts, sizes)] = roles_of_spans(sizes, self.scheme)
+        roles[ranges(starts, sizes)] = roles_of_spans(sizes, *edge_roles(self.scheme))
         return self._numbers[ids, roles]
 
     def allowed(self, labels: BoolArray) -> BoolArray:
@@ -108,14 +116,16 @@ class StateMap:
         limits = self.tags.allowed_transitions()
         if self.finer is None:
             return limits
-        own = self._steps(self.roles, legal_steps(self.scheme))
+        kinds = [self.tags.parsed[label][1] for label in self.labels]
+        label_roles = np.array([self.tags.parsed[label][0] for label in self.labels], dtype=np.int64)
+        steps = steps_between(legal_steps(self.scheme), self.roles, kinds)
         for table in conlleval_tables():
-            own &= self._steps(self.roles, table) == self._steps(self._label_roles, table)
+            steps &= steps_between(table, self.roles, kinds) == steps_between(table, label_roles, kinds)
         both = np.ix_(self.labels, self.labels)
         return AllowedTransitions(
-            own[1:, 1:] & limits.transitions[both],
-            own[0, 1:] & limits.start[self.labels],
-            own[1:, 0] & limits.end[self.labels],
+            steps[1:, 1:] & limits.transitions[both],
+            steps[0, 1:] & limits.start[self.labels],
+            steps[1:, 0] & limits.end[self.labels],
         )
 
     @cached
@@ -125,46 +135,34 @@ class StateMap:
         numbers[self.labels, self.roles] = np.arange(len(self))
         return numbers
 
-    @property
-    def _label_roles(self) -> IntArray:
-        return np.array([role for role, _ in self.tags.parsed], dtype=np.int64)[self.labels]
-
-    def _steps(self, roles: IntArray, table: BoolArray) -> BoolArray:
-        """``table[previous role, role, types equal]`` for each pair of states; row and column 0 are the edge."""
-        names = dict.fromkeys(["", *(kind for _, kind in self.tags.parsed)])
-        numbers = {kind: number for number, kind in enumerate(names)}
-        kinds = np.array([numbers[kind] for _, kind in self.tags.parsed])[self.labels]
-        kinds, roles = np.concatenate([[0], kinds]), np.concatenate([[Role.O], roles])
-        same = (kinds[:, None] == kinds[None, :]).astype(np.int64)
-        result: BoolArray = table[roles[:, None], roles[None, :], same]
-        return result
-
 
 def _examples(tags: TagSet, scheme: Scheme) -> Iterator[list[tuple[int, Role]]]:
     """Spans of each type in every situation, as pairs of label and role; O by itself."""
-    numbers = {own: label for label, own in enumerate(tags.parsed)}
+    numbers = {parsed: label for label, parsed in enumerate(tags.parsed)}
     if (Role.O, "") in numbers:
         yield [(numbers[Role.O, ""], Role.O)]
     kinds = dict.fromkeys(kind for role, kind in tags.parsed if role is not Role.O)
     for kind, situation in product(kinds, _situations(tags.scheme, scheme)):
-        if all((own, kind) in numbers for own, _ in situation):
-            yield [(numbers[own, kind], learned) for own, learned in situation]
+        if all((role, kind) in numbers for role, _ in situation):
+            yield [(numbers[role, kind], learned) for role, learned in situation]
 
 
 @cache
-def _situations(own: Scheme, learned: Scheme) -> tuple[tuple[tuple[Role, Role], ...], ...]:
+def _situations(written: Scheme, learned: Scheme) -> tuple[tuple[tuple[Role, Role], ...], ...]:
     """A span of one, two or three tokens, with one of its type right before and after it or not, in both schemes.
 
     IO cannot tell spans apart that adjoin, so there is nothing to be learned of them.
     """
-    found = []
+    situations = []
     for sizes in product((0, 1), (1, 2, 3), (0, 1)):
         edges = [0, *accumulate(sizes)]
         spans = [Span(begin, end, "X") for begin, end in pairwise(edges) if begin < end]
-        one, two = (tags_from_spans(spans, edges[-1], scheme) for scheme in (own, learned))
-        if spans_from_tags(one, own) == spans:
+        one, two = (tags_from_spans(spans, edges[-1], scheme) for scheme in (written, learned))
+        if spans_from_tags(one, written) == spans:
             roles = zip(
-                (parse_label(tag, own)[0] for tag in one), (parse_label(tag, learned)[0] for tag in two), strict=True
+                (parse_label(tag, written)[0] for tag in one),
+                (parse_label(tag, learned)[0] for tag in two),
+                strict=True,
             )
-            found.append(tuple(roles))
-    return tuple(found)
+            situations.append(tuple(roles))
+    return tuple(situations)

@@ -16,9 +16,10 @@ the roles are first, I ..., last; between two tokens of a span neither a start n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from operator import index
 from typing import NamedTuple
 
@@ -80,78 +81,54 @@ class LabelTable(NamedTuple):
     role: IntArray  # [L]
     ids: IntArray  # [K, roles]: the id of the label with a type and a role, -1 where there is none
 
-    @classmethod
-    def of(cls, parsed: Sequence[tuple[Role, str]]) -> LabelTable:
-        """From the role and the type of each label."""
-        kinds = tuple(dict.fromkeys(kind for _, kind in parsed))
-        numbers = {kind: number for number, kind in enumerate(kinds)}
-        kind = np.array([numbers[own] for _, own in parsed], dtype=np.int64)
-        role = np.array([role for role, _ in parsed], dtype=np.int64)
-        ids = np.full((len(kinds), len(Role)), -1, dtype=np.int64)
-        ids[kind, role] = np.arange(len(parsed))
-        return cls(kinds, kind, role, ids)
+
+_Sides = tuple[BoolArray | None, BoolArray | None]
 
 
-def ways_of_writing(table: SpanTable, labels: LabelTable, scheme: Scheme, lengths: IntArray) -> list[SpanWay]:
-    """All ways of all spans; a way that needs a label that is not in the tag set is skipped, since it cannot occur."""
+def _ways_of_writing(table: SpanTable, labels: LabelTable, scheme: Scheme, lengths: IntArray) -> Iterator[SpanWay]:
     has_left, has_right = table.begin > 0, table.end < lengths[table.sequence]
     every = np.ones(len(table.begin), dtype=np.bool_)
     lefts = [(False, every), (True, has_left)] if scheme is Scheme.IOB1 else [(False, every)]
     rights = [(False, every), (True, has_right)] if scheme is Scheme.IOE1 else [(False, every)]
-    return [
-        _way(table, labels, scheme, np.flatnonzero(left & right), adjoins_left, adjoins_right)
-        for adjoins_left, left in lefts
-        for adjoins_right, right in rights
-    ]
+    for (adjoins_left, left), (adjoins_right, right) in product(lefts, rights):
+        roles = edge_roles(scheme, adjoins_left, adjoins_right)
+        sides = _sides(labels, scheme, adjoins_left, adjoins_right)
+        yield _way(table, labels, np.flatnonzero(left & right), roles, sides)
 
 
-def ways_of_reading(table: SpanTable, labels: LabelTable) -> list[SpanWay]:
+def _ways_of_reading(table: SpanTable, labels: LabelTable) -> Iterator[SpanWay]:
     """All ways in which lenient reading finds the spans, legal or not."""
     sizes = table.end - table.begin
     single, longer = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
     ends = [(single, role, role) for role in (Role.B, Role.I, Role.E, Role.S)]
     ends += [(longer, first, last) for first in (Role.B, Role.I) for last in (Role.I, Role.E)]
-    return [_reading_way(table, labels, rows, first, last) for rows, first, last in ends]
-
-
-def _reading_way(table: SpanTable, labels: LabelTable, rows: IntArray, first: Role, last: Role) -> SpanWay:
-    kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
-    stops = np.cumsum(sizes)
-    roles = np.full(int(sizes.sum()), Role.I, dtype=np.int64)
-    roles[stops - sizes], roles[stops - 1] = first, last
-    rows, tags = _possible(rows, labels.ids[np.repeat(kind, sizes), roles], sizes)
-    kind = table.kind[rows]
     same = labels.kind == np.arange(len(labels.kinds))[:, None]  # [K, L]
     goes_on_before = same & np.isin(labels.role, (Role.B, Role.I))
     goes_on_after = same & np.isin(labels.role, (Role.I, Role.E))
-    before = ~goes_on_before[kind] if first in (Role.I, Role.E) else None
-    after = ~goes_on_after[kind] if last in (Role.B, Role.I) else None
-    return SpanWay(rows, tags, before, after)
-
-
-def _possible(rows: IntArray, tags: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """The spans whose tags the tag set has, and these tags."""
-    possible = np.ones(len(rows), dtype=np.bool_)
-    possible[np.repeat(np.arange(len(rows)), sizes)[tags < 0]] = False
-    return (rows, tags) if possible.all() else (rows[possible], tags[np.repeat(possible, sizes)])
+    for rows, first, last in ends:
+        before = ~goes_on_before if first in (Role.I, Role.E) else None
+        after = ~goes_on_after if last in (Role.B, Role.I) else None
+        yield _way(table, labels, rows, (first, last, first), (before, after))
 
 
 def _way(
-    table: SpanTable, labels: LabelTable, scheme: Scheme, rows: IntArray, adjoins_left: bool, adjoins_right: bool
+    table: SpanTable, labels: LabelTable, rows: IntArray, roles: tuple[Role, Role, Role], sides: _Sides
 ) -> SpanWay:
-    kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
-    tags = labels.ids[np.repeat(kind, sizes), roles_of_spans(sizes, scheme, adjoins_left, adjoins_right)]
-    rows, tags = _possible(rows, tags, sizes)
-    kind = table.kind[rows]
-    before, after = _sides(labels, scheme, adjoins_left, adjoins_right)
-    return SpanWay(rows, tags, None if before is None else before[kind], None if after is None else after[kind])
+    """These spans with the given roles of their first, last and only tokens, next to labels ``[K, L]`` of each type.
+
+    Spans whose tags the tag set does not have are skipped, since they cannot occur.
+    """
+    sizes = (table.end - table.begin)[rows]
+    tags = labels.ids[np.repeat(table.kind[rows], sizes), roles_of_spans(sizes, *roles)]
+    possible = np.ones(len(rows), dtype=np.bool_)
+    possible[np.repeat(np.arange(len(rows)), sizes)[tags < 0]] = False
+    rows, tags = rows[possible], tags[np.repeat(possible, sizes)]
+    before, after = (None if side is None else side[table.kind[rows]] for side in sides)
+    return SpanWay(rows, tags, before, after)
 
 
-def roles_of_spans(
-    sizes: IntArray, scheme: Scheme, adjoins_left: bool = False, adjoins_right: bool = False
-) -> IntArray:
+def roles_of_spans(sizes: IntArray, first: Role, last: Role, only: Role) -> IntArray:
     """The role of each token of spans of these sizes, flat."""
-    first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
     stops = np.cumsum(sizes)
     roles = np.full(int(sizes.sum()), Role.I, dtype=np.int64)
     roles[stops - sizes] = first
@@ -159,9 +136,7 @@ def roles_of_spans(
     return roles
 
 
-def _sides(
-    labels: LabelTable, scheme: Scheme, adjoins_left: bool, adjoins_right: bool
-) -> tuple[BoolArray | None, BoolArray | None]:
+def _sides(labels: LabelTable, scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> _Sides:
     """For a span of each type ``[K, L]``: the labels before and after it that do not extend it."""
     same = (labels.kind == np.arange(len(labels.kinds))[:, None]) & (labels.role != Role.O)
     not_inner = ~(same & (labels.role == Role.I))
@@ -180,22 +155,22 @@ def _sides(
             return None, None
 
 
+def steps_between(table: BoolArray, roles: IntArray, kinds: Iterable[str]) -> BoolArray:
+    """``table[previous role, role, types equal]`` for each pair of labels; row and column 0 are the sequence's edge."""
+    numbers: dict[str, int] = {"": 0}
+    kind = np.array([0, *(numbers.setdefault(kind, len(numbers)) for kind in kinds)], dtype=np.intp)
+    role = np.concatenate([[Role.O], roles])
+    same = (kind[:, None] == kind[None, :]).astype(np.intp)
+    result: BoolArray = table[role[:, None], role[None, :], same]
+    return result
+
+
 class AllowedTransitions(NamedTuple):
     """``transitions[i, j]``: may j follow i; ``start[j]``, ``end[i]``: may a sequence begin or end with it."""
 
     transitions: BoolArray  # [L, L]
     start: BoolArray  # [L]
     end: BoolArray  # [L]
-
-
-class SpanSteps(NamedTuple):
-    """``starts[i, j]``: a span starts with j if it follows i; ``ends[i, j]``: a span ends with i if j follows it.
-
-    Row and column 0 are the edge of a sequence; label i has the number i + 1.
-    """
-
-    starts: BoolArray  # [L + 1, L + 1]
-    ends: BoolArray  # [L + 1, L + 1]
 
 
 @dataclass(frozen=True)
@@ -219,7 +194,12 @@ class TagSet:
         object.__setattr__(self, "_ids", ids)
         parsed = tuple(parse_label(label, self.scheme, self.style) for label in self.labels)
         object.__setattr__(self, "_parsed", parsed)
-        object.__setattr__(self, "_table", LabelTable.of(parsed))
+        kinds = tuple(dict.fromkeys(kind for _, kind in parsed))
+        kind_ids = np.array([kinds.index(kind) for _, kind in parsed], dtype=np.int64)
+        roles = np.array([role for role, _ in parsed], dtype=np.int64)
+        by_role = np.full((len(kinds), len(Role)), -1, dtype=np.int64)
+        by_role[kind_ids, roles] = np.arange(len(parsed))
+        object.__setattr__(self, "_table", LabelTable(kinds, kind_ids, roles, by_role))
 
     @classmethod
     def from_sequences(
@@ -236,9 +216,9 @@ class TagSet:
         seen only in single-token spans can then still be predicted over two tokens.
         """
         sequences = list(sequences)
-        found = detect(sequences, scheme=scheme, style=style)
+        detection = detect(sequences, scheme=scheme, style=style)
         # Labels in another spelling stay as they are: what was given is what is predicted.
-        scheme, style = Scheme.PLAIN if found.spelling and scheme is None else found.scheme, found.style
+        scheme, style = Scheme.PLAIN if detection.spelling and scheme is None else detection.scheme, detection.style
         return cls.from_labels(set().union(*sequences), scheme, style, complete=complete)
 
     @classmethod
@@ -294,21 +274,18 @@ class TagSet:
 
     def allowed_transitions(self) -> AllowedTransitions:
         """What the scheme allows, as masks for a chain: each path that they allow is a legal tag sequence."""
-        table = self._steps(legal_steps(self.scheme))
+        table = steps_between(legal_steps(self.scheme), self._table.role, (kind for _, kind in self._parsed))
         return AllowedTransitions(table[1:, 1:].copy(), table[0, 1:].copy(), table[1:, 0].copy())
 
-    def span_steps(self) -> SpanSteps:
-        """Between which labels `find_spans` reads that a span starts or ends, legal or not."""
-        return SpanSteps(*map(self._steps, conlleval_tables()))
+    def span_steps(self) -> tuple[BoolArray, BoolArray]:
+        """Between which labels `find_spans` reads that a span starts or ends, legal or not: two tables [L + 1, L + 1].
 
-    def _steps(self, table: BoolArray) -> BoolArray:
-        """``table[previous role, role, types equal]`` for each pair of labels; row and column 0 are the edge."""
-        roles = np.array([Role.O, *(role for role, _ in self._parsed)], dtype=np.intp)
-        names = {kind: index for index, kind in enumerate(dict.fromkeys(["", *(kind for _, kind in self._parsed)]))}
-        kinds = np.array([0, *(names[kind] for _, kind in self._parsed)], dtype=np.intp)
-        same = (kinds[:, None] == kinds[None, :]).astype(np.intp)
-        result: BoolArray = table[roles[:, None], roles[None, :], same]
-        return result
+        ``starts[i, j]``: a span starts with j if it follows i; ``ends[i, j]``: a span ends with i if j follows it. Row
+        and column 0 are the edge of a sequence; label i has the number i + 1.
+        """
+        kinds = [kind for _, kind in self._parsed]
+        starts, ends = (steps_between(table, self._table.role, kinds) for table in conlleval_tables())
+        return starts, ends
 
     def find_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
         """The spans of flat label ids, as `spans_from_tags` reads them."""
@@ -321,8 +298,8 @@ class TagSet:
         codes[np.arange(len(ids)) + np.repeat(np.arange(len(lengths)), lengths)] = ids + 1
         chunks = find_chunks(alphabet, codes.astype(np.uint8) if len(self) < 255 else codes)
         sequence, offset = locate(chunks, lengths)
-        own = {kind: i for i, kind in enumerate(self._table.kinds)}
-        kind = np.array([own.get(kind, -1) for kind in alphabet.kinds], dtype=np.int64)[chunks.kind]
+        numbers = {kind: i for i, kind in enumerate(self._table.kinds)}
+        kind = np.array([numbers.get(kind, -1) for kind in alphabet.kinds], dtype=np.int64)[chunks.kind]
         return SpanTable(sequence, chunks.begin - offset, chunks.end - offset, kind, self._table.kinds)
 
     def _tokens_as_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
@@ -333,7 +310,7 @@ class TagSet:
     def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: IntArray) -> SpanTable:
         """Spans of each sequence as a table; a span outside its sequence, or of no type of this set, is an error."""
         try:
-            rows = [(b, *Span(*span)) for b, own in enumerate(spans) for span in own]
+            rows = [(b, *Span(*span)) for b, several in enumerate(spans) for span in several]
             rows = [(b, index(begin), index(end), label) for b, begin, end, label in rows]
         except TypeError:
             raise TagError(f"expected (start, end, label) for each span of each sequence, got {spans!r:.80}") from None
@@ -353,5 +330,5 @@ class TagSet:
         With `illegal` also those tags which the scheme forbids and `find_spans` reads as the span all the same.
         """
         if illegal and self.scheme is not Scheme.PLAIN:
-            return ways_of_reading(table, self._table)
-        return ways_of_writing(table, self._table, self.scheme, lengths)
+            return list(_ways_of_reading(table, self._table))
+        return list(_ways_of_writing(table, self._table, self.scheme, lengths))

@@ -14,7 +14,6 @@ tokens of a corpus; `splitter` makes one of a name, a regular expression, a func
 
 from trellis.text.conventions import Conventions
 from trellis.text.sentence import FOLDED_POINTS, Offsets, Sentence, fold_tokens, fold_width, hue
-from trellis.text.sentences import split_sentences
 from trellis.text.tokenizers import (
     TOKENIZERS,
     OwnTokenizer,
@@ -23,12 +22,11 @@ from trellis.text.tokenizers import (
     WordSplitter,
     characters,
     english,
-    get_tokenizer,
     graphemes,
     learned_words,
     located,
     sentence_in,
-    split_text,
+    split_sentences,
     splitter,
     splitter_from_dict,
     tokenize,
@@ -51,14 +49,12 @@ __all__ = [
     "english",
     "fold_tokens",
     "fold_width",
-    "get_tokenizer",
     "graphemes",
     "hue",
     "learned_words",
     "located",
     "sentence_in",
     "split_sentences",
-    "split_text",
     "splitter",
     "splitter_from_dict",
     "tokenize",

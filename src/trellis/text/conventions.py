@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 
 from trellis.lazy import cached
 from trellis.text.sentence import Sentence
@@ -90,6 +90,11 @@ COMPOUND = re.compile(f"[{UNSPACED}]{{2}}")
 _LETTER = rf"[^\W\d_{UNSPACED}]"
 
 _CLITIC = "(?i:s|m|re|ve|ll|d)"
+# Eyes, perhaps a nose, and a mouth; hearts; and the same turned round. None of it next to a letter or digit.
+_EMOTICON = (
+    r"[:;=8xX]['’]?[-o^]?[)(\]\[DPpOoSs|\\/}{@*3]+(?!\w)|[(][-^;:oO._]{1,3}[)]|<3+(?!\w)|[)(\]\[][-o]?[:;=](?!\w)"
+    r"|\^[_.-]*\^|[oO]_[oO](?!\w)|[-=]_[-=]"
+)
 _DOMAINS = "com|org|net|edu|gov|mil|info|biz|io|co|uk|us|de|fr|ca|au|cn|jp|in|eu|tv|me|ly"
 _FILES = "docx?|xlsx?|pptx?|pdf|txt|csv|rtf|html?|xml|json|jpe?g|png|gif|mp3|mp4|avi|zip|gz|exe|py"
 
@@ -160,16 +165,12 @@ def pattern(conventions: Conventions, ascii_only: bool) -> re.Pattern[str]:
     For text that is only ASCII there is a pattern that is quick to make and to use, with the same matches.
     """
     run, visible = (r"\w++", r"\S") if ascii_only else (patterns().run, patterns().visible)
-    kinds = _alternatives(conventions, run, visible)
-    return re.compile("|".join(kinds), re.ASCII if ascii_only else re.NOFLAG)
-
-
-def _alternatives(c: Conventions, run: str, visible: str) -> list[str]:
-    """The kinds of tokens, the most specific first."""
+    c = conventions
+    # The kinds of tokens, the most specific first.
     kinds = [*_addresses(c), *_numbers(c), *_abbreviations(c), *_words(c, run), r"\.\.+", "…+", "''|``|’’|‘‘"]
     if not c.runs:
         kinds.append(r"!!+|\?\?+|\*\*+|==+|~~+|--+|__+|\+\++|\#\#+|<<+|>>+|\^\^+|[!?]{2,}|,,+|;;+|::+|//+|\\\\+|\|\|+")
-    return [*kinds, visible]
+    return re.compile("|".join([*kinds, visible]), re.ASCII if ascii_only else re.NOFLAG)
 
 
 def _addresses(c: Conventions) -> list[str]:
@@ -183,17 +184,10 @@ def _addresses(c: Conventions) -> list[str]:
         rf"(?:\w[\w-]{{0,63}}+\.){{1,8}}(?i:{_DOMAINS})(?![\w@])(?:/{address})?",
         rf"(?:\w[\w\#-]{{0,63}}+)?\.(?i:{_FILES})(?!\w)",
     ]
-    kinds += [] if c.emoticons else [_emoticon()]
+    kinds += [] if c.emoticons else [rf"(?<![\w:;=/])(?:{_EMOTICON})"]
     kinds += [] if c.handles else [r"@(?!\d)\w+"]
     kinds += [] if c.hashtags else [rf"\#\w*{_LETTER}\w*"]
     return kinds
-
-
-def _emoticon() -> str:
-    """Eyes, perhaps a nose, and a mouth; hearts; and the same turned round. None of it next to a letter or digit."""
-    western = r"[:;=8xX]['’]?[-o^]?[)(\]\[DPpOoSs|\\/}{@*3]+(?!\w)"
-    other = r"[(][-^;:oO._]{1,3}[)]|<3+(?!\w)|[)(\]\[][-o]?[:;=](?!\w)|\^[_.-]*\^|[oO]_[oO](?!\w)|[-=]_[-=]"
-    return rf"(?<![\w:;=/])(?:{western}|{other})"
 
 
 def _numbers(c: Conventions) -> list[str]:
@@ -276,32 +270,36 @@ def learn_conventions(
 ) -> tuple[Conventions, dict[str, tuple[str, ...]], bool]:
     """What agrees best with the tokens: conventions, exceptions, and whether there are words of several ideographs."""
     counts = Counter(chunk for sentence in islice(sentences, _MOST_SENTENCES) for chunk in _chunks(sentence))
-    hard = [(chunk, n) for chunk, n in counts.items() if not _is_easy(*chunk)]
+    # One word of letters is split in the same way by all conventions.
+    hard = [
+        ((chunk, tokens), count)
+        for (chunk, tokens), count in counts.items()
+        if len(tokens) > 1 or not _OBVIOUS.fullmatch(chunk) or _SIGNS["contractions"].search(chunk)
+    ]
     sample = sorted(hard, key=lambda item: -item[1])[:_MOST_CHUNKS]
-    conventions = _best_conventions(sample)
-    return conventions, _exceptions(conventions, sample, counts), _has_compounds(counts)
-
-
-def _has_compounds(counts: Counter[Chunk]) -> bool:
-    """Whether words of several ideographs are common among the tokens with ideographs."""
+    # Each switch in turn at the value that leaves fewer tokens wrong, or at its default if both are equally good.
+    best = Conventions()
+    for switch, sign in _SIGNS.items():
+        concerned = [item for item in sample if sign.search(item[0][0])]
+        other = dataclasses.replace(best, **{switch: not getattr(best, switch)})
+        if concerned and _wrong(other, concerned) < _wrong(best, concerned):
+            best = other
     several = single = 0
     for (_, tokens), count in counts.items():
         several += count * sum(COMPOUND.search(token) is not None for token in tokens)
         single += count * sum(_SINGLE.fullmatch(token) is not None for token in tokens)
-    return several > _COMMON * (several + single)
-
-
-def _is_easy(chunk: str, tokens: tuple[str, ...]) -> bool:
-    """Whether no convention could split this differently: one word of letters."""
-    return len(tokens) == 1 and _OBVIOUS.fullmatch(chunk) is not None and not _SIGNS["contractions"].search(chunk)
+    return best, _exceptions(best, sample, counts), several > _COMMON * (several + single)
 
 
 def _chunks(sentence: Sentence | Sequence[str]) -> Iterator[Chunk]:
     """What stands between white space, with its tokens."""
     tokens = sentence.tokens if isinstance(sentence, Sentence) else sentence
-    glued = _glued(sentence) if isinstance(sentence, Sentence) and sentence.offsets else _guessed(tokens)
+    if isinstance(sentence, Sentence) and sentence.offsets:
+        touching = [before[1] == after[0] for before, after in pairwise(sentence.offsets)]
+    else:
+        touching = [_touch(str(left), str(right)) for left, right in pairwise(tokens)]
     begin = 0
-    for i, joined in enumerate([*glued, False], 1):
+    for i, joined in enumerate([*touching, False], 1):
         if not joined:
             part = tuple(tokens[begin:i])
             chunk = "".join(map(str, part))
@@ -310,18 +308,8 @@ def _chunks(sentence: Sentence | Sequence[str]) -> Iterator[Chunk]:
             begin = i
 
 
-def _glued(sentence: Sentence) -> list[bool]:
-    """Whether each token but the first touches the one before it, in a sentence with its text."""
-    offsets = sentence.offsets or ()
-    return [before[1] == after[0] for before, after in pairwise(offsets)]
-
-
-def _guessed(tokens: Sequence[str]) -> list[bool]:
-    """The same for tokens whose text is lost, as far as their looks tell."""
-    return [_touch(str(left), str(right)) for left, right in pairwise(tokens)]
-
-
 def _touch(left: str, right: str) -> bool:
+    """Whether two tokens whose text is lost are written together, as far as their looks tell."""
     if _JOINS_LEFT.fullmatch(right):
         return left[-1:].isalnum() or (left[-1:] == right[:1] and not right.isalnum())
     if _JOINS_RIGHT.fullmatch(left):
@@ -329,34 +317,19 @@ def _touch(left: str, right: str) -> bool:
     return _HALVES.get(left.lower()) == right.lower()
 
 
-def _best_conventions(sample: list[tuple[Chunk, int]]) -> Conventions:
-    """Each switch in turn at the value that leaves fewer tokens wrong, or at its default if both are equally good."""
-    best = Conventions()
-    for switch, sign in _SIGNS.items():
-        concerned = [item for item in sample if sign.search(item[0][0])]
-        other = dataclasses.replace(best, **{switch: not getattr(best, switch)})
-        if concerned and _wrong(other, concerned) < _wrong(best, concerned):
-            best = other
-    return best
-
-
 def _wrong(conventions: Conventions, sample: list[tuple[Chunk, int]]) -> int:
     """How many tokens are missed or made up."""
     wrong = 0
     for (chunk, tokens), count in sample:
-        found = tuple(pattern(conventions, chunk.isascii()).findall(chunk))
-        if found != tokens:
-            wrong += count * len(_places(found) ^ _places(tokens))
+        split = tuple(pattern(conventions, chunk.isascii()).findall(chunk))
+        if split != tokens:
+            wrong += count * len(_edges(split) ^ _edges(tokens))
     return wrong
 
 
-def _places(tokens: Sequence[str]) -> set[tuple[int, int]]:
-    """Where the tokens of a chunk begin and end."""
-    places, end = set(), 0
-    for token in tokens:
-        places.add((end, end + len(token)))
-        end += len(token)
-    return places
+def _edges(tokens: Sequence[str]) -> set[tuple[int, int]]:
+    """Where each token of a chunk begins and ends."""
+    return set(pairwise(accumulate(map(len, tokens), initial=0)))
 
 
 def _exceptions(
@@ -365,8 +338,8 @@ def _exceptions(
     """Strings that the rules split wrongly more often than rightly, and at least twice."""
     right, wrong = Counter[str](), Counter[Chunk]()
     for (chunk, tokens), count in sample:
-        found = pattern(conventions, chunk.isascii()).findall(chunk)
-        for one, other in _segments(found, tokens):
+        split = pattern(conventions, chunk.isascii()).findall(chunk)
+        for one, other in _segments(split, tokens):
             if one == other:
                 right["".join(one)] += count
             else:
@@ -378,16 +351,16 @@ def _exceptions(
     return chosen
 
 
-def _segments(found: Sequence[str], tokens: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _segments(split: Sequence[str], tokens: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Two ways of splitting one text, cut at the boundaries that both have."""
     i = j = 0
-    while i < len(found) and j < len(tokens):
+    while i < len(split) and j < len(tokens):
         first, second = i + 1, j + 1
-        left, right = len(found[i]), len(tokens[j])
+        left, right = len(split[i]), len(tokens[j])
         while left != right:
             if left < right:
-                left, first = left + len(found[first]), first + 1
+                left, first = left + len(split[first]), first + 1
             else:
                 right, second = right + len(tokens[second]), second + 1
-        yield tuple(found[i:first]), tuple(tokens[j:second])
+        yield tuple(split[i:first]), tuple(tokens[j:second])
         i, j = first, second

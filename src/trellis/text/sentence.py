@@ -89,10 +89,10 @@ class Sentence:
         return other
 
     def _take_tags(self, tags: Sequence[str]) -> None:
-        own = tags if type(tags) is tuple else _as_tuple(tags, "tags")
-        object.__setattr__(self, "tags", own)
-        if len(own) != len(self.tokens):
-            raise DataError(self._mismatch("tags", len(own)))
+        values = tags if type(tags) is tuple else _as_tuple(tags, "tags")
+        object.__setattr__(self, "tags", values)
+        if len(values) != len(self.tokens):
+            raise DataError(self._mismatch("tags", len(values)))
 
     def with_text(self, separator: str = " ") -> Sentence:
         """The same sentence with a text and offsets; if it has none, the text is its tokens, separated."""
@@ -120,8 +120,8 @@ class Sentence:
 
     def _check_offsets(self) -> None:
         assert self.offsets is not None
-        own = tuple([pair if type(pair) is tuple else (pair[0], pair[1]) for pair in self.offsets])
-        object.__setattr__(self, "offsets", own)
+        pairs = tuple([pair if type(pair) is tuple else (pair[0], pair[1]) for pair in self.offsets])
+        object.__setattr__(self, "offsets", pairs)
         if self.text is None:
             raise DataError(f"{self._prefix}offsets without the text they point into")
         if len(self.offsets) != len(self.tokens):
@@ -203,5 +203,5 @@ def fold_width(text: str) -> str:
 
 
 def fold_tokens(tokens: Sequence[str]) -> Sequence[str]:
-    """The same for each token; the sequence itself if nothing changes."""
+    """`fold_width` of each token; the sequence itself if nothing changes."""
     return tokens if "".join(tokens).isascii() else list(map(_FOLDED.__getitem__, tokens))

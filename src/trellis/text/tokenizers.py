@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from trellis import _native
 from trellis.errors import ConfigError, DataError, shown, warn
@@ -30,10 +30,12 @@ from trellis.text.conventions import (
     ABBREVIATIONS,
     COMPOUND,
     CONTRACTIONS,
+    UNSPACED,
     Conventions,
     learn_conventions,
     pattern,
     patterns,
+    word_list,
 )
 from trellis.text.sentence import Offsets, Sentence
 from trellis.untrusted import Fields, parse_json
@@ -93,22 +95,6 @@ def words(text: str) -> list[Offsets]:
     return [match.span() for match in patterns().word.finditer(text)]
 
 
-def split_whitespace(text: str) -> list[str]:
-    """The tokens of `whitespace`."""
-    return text.split()
-
-
-def split_words(text: str) -> list[str]:
-    """The tokens of `words`."""
-    return patterns().word.findall(text)
-
-
-def split_characters(text: str) -> list[str]:
-    """The tokens of `characters`."""
-    known = patterns()
-    return list("".join(text.split())) if known.special.search(text) is None else known.character.findall(text)
-
-
 class Splitter(ABC):
     """Makes tokens of raw text; `name` says how."""
 
@@ -147,22 +133,19 @@ class Splitter(ABC):
 class Plain(Splitter):
     """One of the splitters that know no conventions: words, characters or whitespace."""
 
-    _WAYS: ClassVar[dict[str, Callable[[str], list[str]]]] = {
-        "words": split_words,
-        "characters": split_characters,
-        "whitespace": split_whitespace,
-    }
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.separator = "" if name == "characters" else " "
 
     def split(self, text: str) -> list[str]:
-        """The tokens."""
-        return self._WAYS[self.name](text)
+        if self.name == "whitespace":
+            return text.split()
+        known = patterns()
+        if self.name == "words":
+            return known.word.findall(text)
+        return list("".join(text.split())) if known.special.search(text) is None else known.character.findall(text)
 
     def to_dict(self) -> dict[str, Any]:
-        """The name."""
         return {"name": self.name}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -194,7 +177,6 @@ class WordSplitter(Splitter):
             self._easy.exclude(word.lower().encode("utf-8", "backslashreplace"))
 
     def split(self, text: str) -> list[str]:
-        """The tokens of each chunk, one chunk after another."""
         if self.compounds and not text.isascii() and COMPOUND.search(text):
             warn(_TAKEN_APART)
         tokens = self._easy.split(text, self._known, self.pieces)
@@ -206,12 +188,12 @@ class WordSplitter(Splitter):
         """The tokens of a text without white space, by the rules."""
         pieces = self._pieces(chunk)
         firsts = self._ascii_firsts if chunk.isascii() else self._firsts
-        found = tuple(pieces if firsts.isdisjoint(pieces) else self._corrected(pieces, firsts))
+        tokens = tuple(pieces if firsts.isdisjoint(pieces) else self._corrected(pieces, firsts))
         if len(chunk) <= _LONGEST_CHUNK:
             if len(self._known) >= _MOST_CHUNKS:
                 self._known.clear()
-            self._known[chunk] = found
-        return found
+            self._known[chunk] = tokens
+        return tokens
 
     def _pieces(self, chunk: str) -> list[str]:
         """The tokens before the exceptions."""
@@ -224,7 +206,7 @@ class WordSplitter(Splitter):
 
     @cached
     def _ascii_firsts(self) -> set[str]:
-        """Those of exceptions that an ASCII text can have; the pattern of other texts is slow to make."""
+        """First pieces of the exceptions that are ASCII; the pattern of other texts is slow to make."""
         return {self._pieces(text)[0] for text in self.exceptions if text.isascii()}
 
     @cached
@@ -246,7 +228,6 @@ class WordSplitter(Splitter):
         return corrected
 
     def to_dict(self) -> dict[str, Any]:
-        """The conventions and the exceptions."""
         exceptions = [list(pieces) for pieces in self.exceptions.values()]
         return {
             "name": self.name,
@@ -295,18 +276,15 @@ class Regex(Splitter):
             ) from None
 
     def split(self, text: str) -> list[str]:
-        """The matches that are not empty."""
-        return [text[start:end] for start, end in self._places(text)]
+        return [text[start:end] for start, end in self.offsets(text)]
 
     def sentence(self, text: str) -> Sentence:
-        """The matches where they were found."""
-        return sentence_at(text, self._places(text))
+        return sentence_at(text, self.offsets(text))
 
     def to_dict(self) -> dict[str, Any]:
-        """The pattern."""
         return {"name": self.name, "pattern": self._pattern.pattern}
 
-    def _places(self, text: str) -> list[Offsets]:
+    def offsets(self, text: str) -> list[Offsets]:
         seconds = _SECONDS + _SECONDS_PER_CHARACTER * len(text)
         try:
             return [match.span() for match in self._pattern.finditer(text, timeout=seconds) if match[0]]
@@ -338,31 +316,28 @@ class Function(Splitter):
 
     def __init__(self, function: OwnTokenizer) -> None:
         self.function = function
-        self.place = f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', '?')}"
+        self.import_path = f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', '?')}"
 
     def split(self, text: str) -> list[str]:
-        """The tokens."""
         return list(self.sentence(text).tokens)
 
     def sentence(self, text: str) -> Sentence:
-        """The tokens where the function found them."""
-        found: list[Any] = list(self.function(text))
-        if all(isinstance(token, str) for token in found):
+        tokens: list[Any] = list(self.function(text))
+        if all(isinstance(token, str) for token in tokens):
             try:
-                return sentence_in(text, found)
+                return sentence_in(text, tokens)
             except ValueError:
-                problem = f"the tokenizer {self.place} returned tokens that the text does not have: {text!r:.80}"
+                problem = f"the tokenizer {self.import_path} returned tokens that the text does not have: {text!r:.80}"
                 raise DataError(problem) from None
-        return sentence_at(text, [(int(start), int(end)) for start, end in found])
+        return sentence_at(text, [(int(start), int(end)) for start, end in tokens])
 
     def to_dict(self) -> dict[str, Any]:
-        """The name under which the function can be imported."""
-        if not getattr(self.function, _MARK, False) or "<" in self.place:
+        if not getattr(self.function, _MARK, False) or "<" in self.import_path:
             raise ConfigError(
-                f"the tokenizer {self.place} cannot be stored with a model: define it at the top of a module and "
+                f"the tokenizer {self.import_path} cannot be stored with a model: define it at the top of a module and "
                 "mark it with @trellis.text.tokenizer"
             )
-        return {"name": self.name, "function": self.place}
+        return {"name": self.name, "function": self.import_path}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Function) and self.function == other.function
@@ -374,35 +349,35 @@ class Function(Splitter):
         return Function, (self.function,)
 
 
-def imported_function(place: str) -> OwnTokenizer:
+def imported_function(import_path: str) -> OwnTokenizer:
     """The function ``package.module:name``, as a user asks for it."""
-    module, _, name = place.partition(":")
+    module, _, name = import_path.partition(":")
     try:
-        found = importlib.import_module(module)
+        function = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            function = getattr(function, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"the tokenizer {place!r} cannot be imported: {error}") from None
-    if not callable(found):
-        raise ConfigError(f"the tokenizer {place!r} is not a function")
-    return found
+        raise ConfigError(f"the tokenizer {import_path!r} cannot be imported: {error}") from None
+    if not callable(function):
+        raise ConfigError(f"the tokenizer {import_path!r} is not a function")
+    return function
 
 
-def stored_function(place: str) -> OwnTokenizer:
+def stored_function(import_path: str) -> OwnTokenizer:
     """The function that a model names. A file must not run code by itself: only marked functions are called.
 
     The module must have been imported, by the program or by a ``--tokenizer`` on the command line.
     """
-    module, _, name = place.partition(":")
-    found: Any = sys.modules.get(module)
+    module, _, name = import_path.partition(":")
+    function: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found) or not getattr(found, _MARK, False):
+        function = getattr(function, part, None)
+    if not callable(function) or not getattr(function, _MARK, False):
         raise ConfigError(
-            f"the model splits raw text by the function {place}: import its module before you open the model, and mark "
-            "the function with @trellis.text.tokenizer (on the command line: --tokenizer module:function)"
+            f"the model splits raw text by the function {import_path}: import its module before you open the model, "
+            "and mark the function with @trellis.text.tokenizer (on the command line: --tokenizer module:function)"
         )
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 class File(Splitter):
@@ -415,61 +390,41 @@ class File(Splitter):
     covers = False
 
     def __init__(self, description: str) -> None:
-        library = _library()
+        with required("a tokenizer file", "tokenizers"):
+            from tokenizers import Tokenizer as Backend
         try:
             given = parse_json(description)
-            kept = {key: given.get(key) for key in ("version", "normalizer", "pre_tokenizer")}
-            if kept["pre_tokenizer"] is None:
+            parts = {key: given.get(key) for key in ("version", "normalizer", "pre_tokenizer")}
+            if parts["pre_tokenizer"] is None:
                 raise ConfigError("the tokenizer file has no pre_tokenizer, which is what finds words")
             unknown = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-            self._description = json.dumps({**kept, "added_tokens": [], "model": unknown}, ensure_ascii=False)
-            self._backend = library.Tokenizer.from_str(self._description)
+            self._description = json.dumps({**parts, "added_tokens": [], "model": unknown}, ensure_ascii=False)
+            self._backend = Backend.from_str(self._description)
         except (ConfigError, KeyboardInterrupt):
             raise
         except BaseException as error:  # the library raises bare exceptions, and panics that are not even those
             raise ConfigError(f"the tokenizer file cannot be read: {error}") from None
 
     def split(self, text: str) -> list[str]:
-        """The words."""
         return list(self.sentence(text).tokens)
 
     def sentence(self, text: str) -> Sentence:
         """The words with their offsets, without the white space that some tokenizers take along."""
         try:
             offsets = self._backend.encode(text, add_special_tokens=False).offsets
+            pieces = [(start, text[start:end]) for start, end in offsets]
         except BaseException as error:  # a panic of the library is not even an Exception: a pattern that takes too long
             if type(error).__name__ != "PanicException":
                 raise
             raise DataError(f"the tokenizer file cannot split a text of {len(text):,} characters: {error}") from None
-        return sentence_at(
-            text, [place for place in (_stripped(text, *pair) for pair in offsets) if place[0] < place[1]]
-        )
+        words = [(start + len(part) - len(part.lstrip()), part.strip()) for start, part in pieces]
+        return sentence_at(text, [(start, start + len(word)) for start, word in words if word])
 
     def to_dict(self) -> dict[str, Any]:
-        """The description, without a vocabulary."""
         return {"name": self.name, "description": self._description}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return File, (self._description,)
-
-
-def file_tokenizer(path: str | Path) -> File:
-    """The tokenizer of a file such as ``tokenizer.json``."""
-    try:
-        return File(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"the tokenizer file {path} cannot be read: {error.strerror}") from None
-
-
-def _stripped(text: str, start: int, end: int) -> Offsets:
-    part = text[start:end]
-    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
-
-
-def _library() -> Any:
-    with required("a tokenizer file", "tokenizers"):
-        import tokenizers
-    return tokenizers
 
 
 @lru_cache(maxsize=1)
@@ -499,11 +454,6 @@ def tokenize(text: str, tokenizer: str | Tokenizer | Splitter = "words") -> Sent
     return splitter(tokenizer).sentence(text)
 
 
-def get_tokenizer(tokenizer: str | Tokenizer | Splitter) -> Tokenizer:
-    """The tokenizer of that name, or the function itself."""
-    return tokenizer if callable(tokenizer) else splitter(tokenizer).offsets
-
-
 def splitter(given: str | OwnTokenizer | Splitter) -> Splitter:
     """The splitter that a user means: one of ours by name, or an own one; see `Regex`, `Function` and `File`."""
     if isinstance(given, Splitter):
@@ -515,7 +465,10 @@ def splitter(given: str | OwnTokenizer | Splitter) -> Splitter:
     if given.startswith("regex:"):
         return Regex(given.removeprefix("regex:"))
     if given.endswith(".json"):
-        return file_tokenizer(given)
+        try:
+            return File(Path(given).read_text("utf-8"))
+        except OSError as error:
+            raise ConfigError(f"the tokenizer file {given} cannot be read: {error.strerror}") from None
     if ":" in given:
         return Function(imported_function(given))
     raise DataError(f"unknown tokenizer {given!r}: expected one of {', '.join(TOKENIZERS)}, {_OTHERS}")
@@ -524,9 +477,9 @@ def splitter(given: str | OwnTokenizer | Splitter) -> Splitter:
 def splitter_from_dict(fields: Fields) -> Splitter:
     """The splitter that `Splitter.to_dict` described, in a file that anybody may have written."""
     kinds: dict[str, Callable[[Fields], Splitter]] = {
-        "regex": lambda own: Regex(own.text("pattern")),
-        "function": lambda own: Function(stored_function(own.text("function"))),
-        "file": lambda own: File(own.text("description")),
+        "regex": lambda stored: Regex(stored.text("pattern")),
+        "function": lambda stored: Function(stored_function(stored.text("function"))),
+        "file": lambda stored: File(stored.text("description")),
     }
     name = fields.choice("name", [*_PLAIN, *kinds])
     if name in kinds:
@@ -534,10 +487,8 @@ def splitter_from_dict(fields: Fields) -> Splitter:
             return kinds[name](fields)
         except ConfigError as error:
             raise fields.error(f"{fields.where}: {error}") from None
-    return _words(fields) if "conventions" in fields else _PLAIN[name]
-
-
-def _words(fields: Fields) -> WordSplitter:
+    if "conventions" not in fields:
+        return _PLAIN[name]
     switches = fields.table("conventions")
     known = {item.name for item in dataclasses.fields(Conventions)}
     values: dict[str, Any] = {name: switches.value(name, bool) for name in known if name in switches}
@@ -550,11 +501,6 @@ def _words(fields: Fields) -> WordSplitter:
         exceptions["".join(pieces)] = tuple(pieces)
     compounds = "compounds" in fields and fields.value("compounds", bool)
     return WordSplitter(Conventions(**values), exceptions, compounds=compounds)
-
-
-def split_text(text: str, tokenizer: str | Splitter) -> list[str]:
-    """The tokens of a text without their offsets, in a third of the time; see `sentence_in`."""
-    return splitter(tokenizer).split(text)
 
 
 def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
@@ -575,18 +521,14 @@ def located(sentence: Sentence) -> Sentence:
     try:
         return sentence._changed(offsets=_native.find_tokens(sentence.text, sentence.tokens))
     except ValueError:
-        raise DataError(_not_there(sentence.text, sentence.tokens)) from None
-
-
-def _not_there(text: str, tokens: Sequence[str]) -> str:
-    number = end = 0
-    while (start := text.find(tokens[number], end)) >= 0:
-        end = start + len(tokens[number])
-        number += 1
-    return (
-        f"expected the tokens in the text, one behind another, found no {shown(tokens[number])} (token {number}) "
-        f"behind character {end} of {shown(text)}; leave out the text, or give its own tokens"
-    )
+        text, tokens, number, end = sentence.text, sentence.tokens, 0, 0
+        while (start := text.find(tokens[number], end)) >= 0:
+            end = start + len(tokens[number])
+            number += 1
+        raise DataError(
+            f"expected the tokens in the text, one behind another, found no {shown(tokens[number])} (token {number}) "
+            f"behind character {end} of {shown(text)}; leave out the text, or give its own tokens"
+        ) from None
 
 
 def sentence_at(text: str, offsets: Sequence[Offsets]) -> Sentence:
@@ -599,3 +541,61 @@ def sentence_at(text: str, offsets: Sequence[Offsets]) -> Sentence:
             )
         end = stop
     return Sentence(tuple(text[start:stop] for start, stop in offsets), text=text, offsets=tuple(offsets))
+
+
+_CLOSING = "\"'”’»)\\]}」』）】》〉"
+_OPENING = "\"'“‘«([{「『（【《〈¿¡#@*-"
+_CANDIDATE = re.compile(
+    rf"(?P<wide>[。！？；]+[{_CLOSING}]*)"
+    rf"|(?P<mark>[.!?…]+[{_CLOSING}]*)(?=\s+(?P<next>[{_OPENING}]*\w[\w'’]*)|\s*$)"
+    rf"|\n[^\S\n]*\n\s*"
+    rf"|(?<=[{UNSPACED}，、：])[^\S\n]*\n|\n(?=[^\S\n]*[{UNSPACED}])"
+)
+_WORD_BEFORE = re.compile(r"[\w.'’-]*$")
+_TITLES = frozenset(
+    word_list("Mr Mrs Ms Dr Prof Gen Col Sgt Capt Lt Sen Rep Gov Rev Hon Pres St Mt Ft vs cf e.g i.e approx")
+)
+_STARTERS = frozenset(
+    word_list(
+        "The A An In On At It He She They We I You This That These Those There But And Or So If When While As For From "
+        "With After Before By To What Who Why How Where His Her Its Their My Our Your No Not Yes"
+    )
+)
+_LONGEST_WORD = 40  # characters before a point that are looked at
+
+
+def split_sentences(text: str) -> list[Offsets]:
+    """The ``(start, end)`` of each sentence of a text, English or Chinese, without the white space around it.
+
+    A sentence ends after ``.``, ``!``, ``?`` or ``…`` and closing quotes or brackets, if white space follows, unless
+    the point belongs to a title, an initial or an abbreviation; after ``。``, ``！``, ``？`` and ``；`` always; and at
+    a blank line. A line end alone ends a sentence only in Chinese: other texts may be wrapped.
+    """
+    ends = [match.end() for match in _CANDIDATE.finditer(text) if _is_end(text, match)]
+    sentences, start = [], 0
+    for end in [*ends, len(text)]:
+        part = text[start:end]
+        first, last = start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+        if first < last:
+            sentences.append((first, last))
+        start = end
+    return sentences
+
+
+def _is_end(text: str, match: re.Match[str]) -> bool:
+    """Whether a sentence ends there: not after a title or an initial, nor where a quotation goes on in lower case."""
+    mark, following = match["mark"], match["next"]
+    if mark is None or following is None:
+        return True
+    begins = following.lstrip(_OPENING)
+    if mark[-1] in _CLOSING and begins[0].islower():
+        return False
+    if not mark.startswith(".") or mark.startswith(".."):
+        return not (mark.startswith(("..", "…")) and begins[0].islower())
+    before = _WORD_BEFORE.search(text, max(0, match.start() - _LONGEST_WORD), match.start())
+    word = before[0] if before else ""
+    if word in _TITLES or (len(word) == 1 and word.isupper() and word != "I"):
+        return False
+    if word in ABBREVIATIONS or "." in word or word.lower() == "no":
+        return begins in _STARTERS
+    return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, read_history
+from trellis.training.history import DevScores, History, Iterate, LiveLine, Progress, Reason, Step, read_history
 from trellis.training.lbfgs import lbfgs
 from trellis.training.loop import Resumption, Trained, TrainingState, retry_on_interrupt, run
 from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
@@ -14,6 +14,7 @@ __all__ = [
     "DevScores",
     "History",
     "Iterate",
+    "LiveLine",
     "MistakeObjective",
     "Objective",
     "Perceptron",

@@ -13,22 +13,27 @@ What a new training does, by the state of the folder:
     begun     some          running, killed or interrupted    is refused        continues
     finished  some          came to its own end               begins again      continues, for more epochs if asked to
 
-The lock, not the state, says whether a training that has begun is running (`trellis.training.lock`). Only the
-holder of the lock may make a `TrainingFolder`.
+The lock, not the state, says whether a training that has begun is running. Only its holder may make a
+`TrainingFolder`. It is a lock of the package filelock: the kernel releases it when its owner dies for any reason. On
+file systems without such locks, the existence of a file is the lock. The file ``.owner.json`` says who the owner is.
 
 A file appears under its name only once it is whole and on the disk, checksums reveal a damaged one, and a checkpoint is
 written after the kept weights it names: whenever the process is killed, the newest undamaged checkpoint is valid. It
 does not depend on the number of processes. All families have the same kind of checkpoint: `trellis.training.loop`
-writes those of iterations (L-BFGS, OWL-QN, online algorithms, EM), `trellis.training.neural.state` those of epochs.
+writes those of iterations (L-BFGS, OWL-QN, online algorithms, EM), `trellis.training.neural.epochs` those of epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from trellis import config, files, store
 from trellis.arrays import Arrays
@@ -37,14 +42,20 @@ from trellis.store import Stored
 from trellis.training.history import CURVE, HISTORY
 from trellis.untrusted import Fields, read_json
 
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
 T = TypeVar("T")
 FORMAT = 1
 """The version of state.json."""
 STATE, CHECKPOINTS, KEPT = "state.json", "checkpoint-*.safetensors", "kept-*.safetensors"
+LOCK, MARKER, OWNER = ".lock", ".lock.held", ".owner.json"
+# The error of flock if the file system has no locks.
+_UNABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 
 
 @dataclass(slots=True)
-class State:
+class FolderState:
     """What state.json holds; a training that continues must agree with `settings`, `data` and `machine`."""
 
     state: Literal["begun", "finished"]
@@ -84,8 +95,7 @@ class TrainingFolder:
         if is_main:
             files.remove_partial(path)
         before = self._before(model, resume, overwrite) if is_main else None
-        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
-        self._state = before if before is not None and self.resuming else State("begun", model, now)
+        self._state = before if before is not None and self.resuming else FolderState("begun", model, _now())
         self._has_begun = False
 
     def identify(
@@ -103,7 +113,7 @@ class TrainingFolder:
             known = getattr(self._state, part)
             for name, now in values.items():
                 if name in known and known[name] != now:
-                    raise _REFUSALS[part](name, known[name], now)
+                    raise _changed(part, name, known[name], now)
         if not self._has_begun and not self.resuming:
             self.clear()
         self._has_begun = True
@@ -120,7 +130,6 @@ class TrainingFolder:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether there are checkpoints."""
         return has_checkpoints(self.path)
 
     def close(self) -> None:
@@ -129,7 +138,6 @@ class TrainingFolder:
             self._remove()
 
     def clear(self) -> None:
-        """Remove all files of a training."""
         for name in (HISTORY, CURVE, CHECKPOINTS, KEPT, STATE):
             for path in self.path.glob(name):
                 path.unlink()
@@ -138,7 +146,7 @@ class TrainingFolder:
         if self.is_main:
             files.remove_folder(self.path)
 
-    def _before(self, model: str, resume: bool, overwrite: bool) -> State | None:
+    def _before(self, model: str, resume: bool, overwrite: bool) -> FolderState | None:
         """What was trained here before, if a new training may replace or continue it."""
         if overwrite or not has_checkpoints(self.path):
             return None
@@ -151,17 +159,15 @@ class TrainingFolder:
                 raise StoreError(f"cannot resume: {error}; {self._discard}, and begin again") from None
             before = None
         if not resume and (before is None or before.state == "begun"):
-            raise self._unfinished("the checkpoints of a training that did not end" if before is None else str(before))
+            what = "the checkpoints of a training that did not end" if before is None else str(before)
+            continued = "continue it with --resume (in Python, resume=True)"
+            raise ModelError(f"{self.home} holds {what}: {continued}, or {self._discard}")
         if resume and before is None:
             missing = f"{self.path} holds checkpoints, but no {STATE} to say of which training"
             raise ModelError(f"cannot resume: {missing}; {self._discard}, and begin again")
         if resume and before is not None and before.model != model:
             raise ModelError(f"cannot resume: {self.home} holds {before}, not one of {model}")
         return before
-
-    def _unfinished(self, what: str) -> ModelError:
-        continued = "continue it with --resume (in Python, resume=True)"
-        return ModelError(f"{self.home} holds {what}: {continued}, or {self._discard}")
 
     @property
     def _discard(self) -> str:
@@ -188,7 +194,7 @@ def has_checkpoints(path: Path) -> bool:
     return next(path.glob(CHECKPOINTS), None) is not None
 
 
-def read_state(path: Path) -> State | None:
+def read_state(path: Path) -> FolderState | None:
     """What is known about the training in this folder."""
     values = read_json(path / STATE)
     if values is not None and not isinstance(values, dict):
@@ -197,28 +203,29 @@ def read_state(path: Path) -> State | None:
     if isinstance(version, int) and version > FORMAT:
         raise NewerFormatError.of(path / STATE, version, FORMAT)
     try:
-        return None if values is None else config.from_dict(State, values)
+        return None if values is None else config.from_dict(FolderState, values)
     except (ConfigError, AttributeError, TypeError) as error:
         raise StoreError(f"{path / STATE} does not describe a training: {error}") from None
 
 
-def _other_setting(name: str, was: Any, now: Any) -> ConfigError:
-    said = ["unset" if value is None else repr(value) for value in (was, now)]
-    return ConfigError(f"cannot resume with another {name}: the training began with {said[0]}, now it is {said[1]}")
-
-
-def _other_data(name: str, was: Any, now: Any) -> ModelError:
-    said = ["none" if value is None else value for value in (was, now)]
-    return ModelError(
-        f"cannot resume: the {name} differ from those that the training began with (then {said[0]}, now {said[1]})"
-    )
-
-
-def _other_machine(name: str, was: Any, now: Any) -> ModelError:
+def _changed(part: str, name: str, was: Any, now: Any) -> ConfigError | ModelError:
+    """The error of a training that continues with another setting, with other data or on another machine."""
+    if part == "settings":
+        values = ["unset" if value is None else repr(value) for value in (was, now)]
+        return ConfigError(
+            f"cannot resume with another {name}: the training began with {values[0]}, now it is {values[1]}"
+        )
+    if part == "data":
+        values = ["none" if value is None else value for value in (was, now)]
+        return ModelError(
+            f"cannot resume: the {name} differ from those that the training began with (then {values[0]}, "
+            f"now {values[1]})"
+        )
     return ModelError(f"cannot resume: the training began with {name} {was!r}, now it is {now!r}")
 
 
-_REFUSALS = {"settings": _other_setting, "data": _other_data, "machine": _other_machine}
+def _now() -> str:
+    return datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
 
 
 class CheckpointWarning(UserWarning):
@@ -329,3 +336,80 @@ def _kept_step(manifest: Fields) -> int | None:
     """The step of the kept weights that a checkpoint names."""
     nothing = manifest.value("kept", int, type(None)) is None
     return None if nothing else manifest.integer("kept", 0, 10**18)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process that trains in a folder."""
+
+    pid: int
+    host: str
+    since: str
+    """When it took the lock."""
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+
+@contextmanager
+def locked(folder: Path, doing: str = "is training there") -> Iterator[None]:
+    """Hold the lock of a folder; if another process holds it, the error names it and what it is `doing`."""
+    lock = _acquire(folder, doing)
+    owner = Owner(os.getpid(), socket.gethostname(), _now())
+    try:
+        files.write_json(folder / OWNER, asdict(owner))
+        yield
+    finally:
+        if os.getpid() == owner.pid:  # a forked child does not own it
+            for name in (OWNER, LOCK):
+                with suppress(OSError):
+                    (folder / name).unlink()
+            lock.release()
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Who is training in the folder right now."""
+    from filelock import FileLock, Timeout
+
+    owner = _read_owner(folder)
+    if owner is None:
+        return None
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except (Timeout, OSError):
+        return owner
+    with suppress(OSError):
+        (folder / LOCK).unlink()
+    lock.release()
+    return None
+
+
+def _acquire(folder: Path, doing: str) -> BaseFileLock:
+    from filelock import FileLock, SoftFileLock, Timeout
+
+    for kind, name in ((FileLock, LOCK), (SoftFileLock, MARKER)):
+        lock = kind(folder / name, timeout=0)
+        try:
+            lock.acquire()
+            return lock
+        except Timeout:
+            owner = _read_owner(folder)
+            who = "another process" if owner is None else f"{owner},"
+            hint = f"; if that process is gone, remove {lock.lock_file}" if isinstance(lock, SoftFileLock) else ""
+            raise ModelError(
+                f"{folder} is in use: {who} {doing}; wait for it, or choose another folder{hint}"
+            ) from None
+        except OSError as error:
+            if error.errno not in _UNABLE or kind is SoftFileLock:
+                raise StoreError(f"{folder} cannot be locked: {error.strerror}") from None
+    raise AssertionError("one of the two kinds of locks was tried last")
+
+
+def _read_owner(folder: Path) -> Owner | None:
+    """The owner that the file in the folder names, if any; its process may have ended."""
+    try:
+        values: Any = read_json(folder / OWNER)
+        return None if values is None else Owner(**values)
+    except (StoreError, TypeError):
+        return None

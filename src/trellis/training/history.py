@@ -1,21 +1,27 @@
 """What training reports while it runs and leaves behind: one `Step` per iteration, and a `History` of them.
 
-Next to a model, the history is in history.json, and learning-curve.svg is a picture of it.
+Next to a model, the history is in history.json, and learning-curve.svg is a picture of it. `LiveLine` shows the steps
+to people who watch; the library never does so by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from trellis import config, files
 from trellis.arrays import Arrays
 from trellis.errors import ConfigError, StoreError, number_of
-from trellis.report import data_frame
+from trellis.results import data_frame
 from trellis.training.objective import Vector
 from trellis.untrusted import read_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 HISTORY, CURVE = "history.json", "learning-curve.svg"
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
@@ -44,13 +50,13 @@ class DevScores(NamedTuple):
     """Share of tokens with the right label."""
 
     def figures(self) -> dict[str, Any]:
-        """As a `Step` calls them."""
+        """The scores by the names of the fields of a `Step`."""
         return {"dev": self.score, "precision": self.precision, "recall": self.recall, "accuracy": self.accuracy}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One iteration as others see it."""
+    """One iteration, as it is reported."""
 
     iteration: int
     loss: float
@@ -78,7 +84,6 @@ class Step:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the iteration is over."""
         return self.batch == self.batches
 
 
@@ -112,8 +117,6 @@ class History:
 
     def _repr_html_(self) -> str:
         """The learning curve, for notebooks."""
-        from trellis.training.curve import draw_curve
-
         kept = f", weights of step {self.kept + 1} kept" if self.steps else ""
         curve = draw_curve(self) if len(self.steps) > 1 else ""
         return f"<div>{number_of(len(self.steps), 'step')}, ended: {self.reason}{kept}</div>{curve}"
@@ -143,8 +146,6 @@ def history_texts(history: History) -> dict[str, str]:
     """The files of a history by name: itself, and its picture unless it is a single step, as from counting."""
     texts = {HISTORY: files.json_text(history.to_dict())}
     if len(history.steps) > 1:
-        from trellis.training.curve import draw_curve  # fractions are not needed to tag
-
         texts[CURVE] = draw_curve(history)
     return texts
 
@@ -157,3 +158,182 @@ def read_history(folder: str | Path) -> History | None:
         return None if values is None else History.from_dict(values)
     except (KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(f"{path} is not a training history: {error}") from None
+
+
+WIDTH, HEIGHT, MARGIN = 360, 260, (44, 16, 34, 52)  # of a panel; margins: top, right, bottom, left
+_INK, _FAINT, _GRID = "#1f2933", "#7b8794", "#e4e7eb"
+_MOST_DOTS = 60
+
+
+class _Curve(NamedTuple):
+    name: str
+    colour: str
+    points: list[tuple[float, float]]
+    """Iteration and value."""
+
+
+def draw_curve(history: History) -> str:
+    """The learning curve as an SVG picture.
+
+    It has one panel for the loss, and one for the dev score if there is one; the iteration that was kept is marked.
+    """
+
+    def curve(name: str, field: str, colour: str, factor: float = 100.0) -> _Curve:
+        values = ((step.iteration, getattr(step, field)) for step in steps)
+        # A loss that overflowed is not drawn.
+        return _Curve(name, colour, [(x, factor * y) for x, y in values if y is not None and math.isfinite(y)])
+
+    steps = history.steps
+    unit = "epoch" if any(step.batches is not None for step in steps) else "iteration"
+    kept = steps[history.kept].iteration if history.kept >= 0 else None
+    panels = [_panel("training loss", [curve("loss", "loss", "#2563eb", 1.0)], unit, kept)]
+    named = (("precision", "precision", "#a3b8cc"), ("recall", "recall", "#d9b99b"), ("F1", "dev", "#c2410c"))
+    scores = [curve(*line) for line in named]
+    if scores[-1].points:
+        panels.append(_panel("dev score", [line for line in scores if line.points], unit, kept))
+    width = WIDTH * len(panels)
+    groups = "".join(f'<g transform="translate({WIDTH * i} 0)">{panel}</g>\n' for i, panel in enumerate(panels))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}" '
+        f'font-family="sans-serif" font-size="11" fill="{_INK}">\n'
+        f'<rect width="{width}" height="{HEIGHT}" fill="white"/>\n{groups}</svg>\n'
+    )
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers, about `count` of them, that reach from at most `low` to at least `high`.
+
+    Computed in fractions, so that this works for all floats; an end beyond the range of floats is the largest one.
+    """
+    from fractions import Fraction  # not needed to tag
+
+    largest = Fraction(sys.float_info.max)
+    # A flat line is not magnified beyond a thousandth of its height.
+    span = max(Fraction(high) - Fraction(low), Fraction(max(abs(low), abs(high), 1e-9)) / 1000)
+    unit = Fraction(10) ** math.floor(math.log10(span.numerator) - math.log10(span.denominator * count))
+    size = next(unit * k for k in (1, 2, 5, 10, 20) if span <= count * unit * k)
+    first, last = math.floor(Fraction(low) / size), math.ceil(Fraction(high) / size)
+    return [float(min(max(k * size, -largest), largest)) for k in range(first, max(last, first + 1) + 1)]
+
+
+def _panel(title: str, curves: Sequence[_Curve], unit: str, kept: float | None) -> str:
+    """Axes and curves as SVG elements; iteration `kept` is marked."""
+    top, right, bottom, left = MARGIN
+    width, height = WIDTH - right, HEIGHT - bottom
+    points = [point for curve in curves for point in curve.points]
+    columns = [x for x in ticks(0, max((x for x, _ in points), default=1.0)) if x == int(x)]
+    rows = ticks(min((y for _, y in points), default=0.0), max((y for _, y in points), default=1.0))
+
+    def scaled(value: float, axis: list[float], begin: float, end: float) -> float:
+        share = (value / 2 - axis[0] / 2) / (axis[-1] / 2 - axis[0] / 2)  # halves: otherwise large floats overflow
+        return round(begin + share * (end - begin), 1)
+
+    parts = [f'<text x="{left}" y="18" font-weight="bold">{title}</text>']
+    digits = max(0, -math.floor(math.log10(rows[1] - rows[0])))
+    for value in rows:
+        y = scaled(value, rows, height, top)
+        number = f"{value:,.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
+        parts.append(
+            f'<line x1="{left}" y1="{y}" x2="{width}" y2="{y}" stroke="{_GRID}"/>'
+            f'<text x="{left - 6}" y="{y + 4}" text-anchor="end" fill="{_FAINT}">{number}</text>'
+        )
+    for value in columns:
+        x = scaled(value, columns, left, width)
+        parts.append(f'<text x="{x}" y="{height + 16}" text-anchor="middle" fill="{_FAINT}">{value:.0f}</text>')
+    parts.append(f'<text x="{width}" y="{HEIGHT - 4}" text-anchor="end" fill="{_FAINT}">{unit}</text>')
+    if kept is not None:
+        x = scaled(kept, columns, left, width)
+        parts.append(
+            f'<line x1="{x}" y1="{height}" x2="{x}" y2="{top}" stroke="{_FAINT}" stroke-dasharray="3 3"/>'
+            f'<text x="{x}" y="{top - 5}" text-anchor="middle" fill="{_FAINT}">kept</text>'
+        )
+    for _, colour, line in curves:
+        drawn = [(scaled(x, columns, left, width), scaled(y, rows, height, top)) for x, y in line]
+        path = " ".join(f"{x},{y}" for x, y in drawn)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
+        if len(drawn) <= _MOST_DOTS:
+            parts += [f'<circle cx="{x}" cy="{y}" r="2" fill="{colour}"/>' for x, y in drawn]
+    for i, curve in enumerate(reversed(curves)) if len(curves) > 1 else ():  # the legend
+        x = left + 90 + 72 * i
+        parts.append(
+            f'<circle cx="{x}" cy="14" r="4" fill="{curve.colour}"/><text x="{x + 8}" y="18">{curve.name}</text>'
+        )
+    return "\n".join(parts)
+
+
+class LiveLine:
+    """Shows each step in place of the one before; the last one stays: ``progress=LiveLine()``.
+
+    In a training in epochs, each epoch leaves its line, and a bar below it shows how far the next one is. Without a
+    terminal, the bar becomes a line every half a minute, and of iterations only the last is shown. Best used as a
+    context manager, which always restores the cursor.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=console or Console(stderr=True), auto_refresh=False, transient=False)
+        self._nested = False
+        self._last: Step | None = None
+        self.every = 0.1 if self._live.console.is_terminal else 30.0
+        """Seconds between two updates within an epoch."""
+
+    def __enter__(self) -> LiveLine:
+        self._nested = True
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+        if self._last is not None:
+            self._print(self._last)
+
+    def __call__(self, step: Step) -> None:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        if self._nested and step.batches is None and not self._live.console.is_terminal:
+            self._last = step
+        elif not self._nested or not self._live.console.is_terminal:
+            self._print(step)
+        elif step.batches is None:
+            self._live.update(Text(describe(step)), refresh=True)
+        elif step.is_whole:
+            self._print(step)
+            self._live.update(Text(""), refresh=True)
+        else:
+            bar = Table.grid(padding=(0, 1))
+            bar.add_row(ProgressBar(total=step.batches, completed=step.batch or 0, width=24), Text(describe(step)))
+            self._live.update(bar, refresh=True)
+
+    def _print(self, step: Step) -> None:
+        self._live.console.print(describe(step), soft_wrap=True, markup=False, highlight=False)
+
+
+def describe(step: Step) -> str:
+    """One step in one line."""
+    words = ["iteration" if step.batches is None else "epoch"]
+    words[0] += f" {step.iteration}" + ("" if step.iterations is None else f"/{step.iterations}")
+    if not step.is_whole:
+        words.append(f"batch {step.batch}/{step.batches}")
+    words.append(f"loss {step.loss:,.4f}")
+    if step.gradient_norm is not None and step.batches is None:
+        words.append(f"gradient {step.gradient_norm:.3g}")
+    if step.dev is not None:
+        words.append(f"dev {100 * step.dev:.2f}")
+    if step.precision is not None and step.recall is not None:
+        words.append(f"P {100 * step.precision:.2f}  R {100 * step.recall:.2f}")
+        if step.accuracy is not None:
+            words.append(f"acc {100 * step.accuracy:.2f}")
+    if step.best is not None:
+        words.append(f"best {100 * step.best:.2f}")
+    if step.learning_rate is not None:
+        words.append(f"rate {step.learning_rate:.3g}")
+    if step.tokens_per_second is not None:
+        words.append(f"{step.tokens_per_second:,.0f} tokens/s")
+    words.append(f"{step.seconds:.1f} s")
+    if step.seconds_left is not None:
+        words.append(f"at most {step.seconds_left:.0f} s left")
+    return "  ".join(words)

@@ -77,7 +77,7 @@ def lbfgs(
 
 
 class StoppingTest:
-    """The two tests above, fed iteration by iteration."""
+    """Converged: the gradient is small beside the weights, or the last `period` iterations gained too little."""
 
     def __init__(self, loss: float, *, epsilon: float, delta: float, period: int) -> None:
         self._epsilon, self._delta = epsilon, delta
@@ -86,15 +86,14 @@ class StoppingTest:
 
     @property
     def losses(self) -> Vector:
-        """The last ones."""
         return np.array(self._losses)
 
     def restore(self, losses: Vector) -> None:
-        """Continue after the losses of a training that goes on."""
+        """Go on with the losses of the iterations before, as they were saved."""
+        self._losses.clear()  # of the loss at the start, which is the last of these
         self._losses.extend(losses.tolist())
 
     def check(self, loss: float, gradient_norm: float, weights_norm: float) -> Reason | None:
-        """The reason to stop, if there is one."""
         if gradient_norm <= self._epsilon * max(1.0, weights_norm):
             return "converged"
         full = self._period > 0 and len(self._losses) == self._period
@@ -117,7 +116,6 @@ def restore(state: Stored | None, hessian: InverseHessian, test: StoppingTest) -
 
 
 def norm(a: Vector) -> float:
-    """Euclidean length."""
     return float(np.sqrt(_native.dot(a, a)))
 
 

@@ -34,7 +34,6 @@ class TrainingState(Generic[W]):
 
     @property
     def score(self) -> float | None:
-        """The best score so far."""
         return self.steps[self.kept].dev if self.kept >= 0 else None
 
     def is_better(self, dev: float | None, loss: float | None = None) -> bool:
@@ -102,15 +101,22 @@ class Resumption:
         self._checkpoints = None if folder is None else Checkpoints(folder.path)
         self._seconds, self._written = seconds, time.monotonic()
         self._last: Iterate | None = None
-        resuming = folder is not None and folder.resuming
-        found = self._checkpoints.newest(lambda saved: saved) if resuming and self._checkpoints is not None else None
-        if found is not None:
-            size = (len(start),)
-            self.weights = np.array(found.part("weights").array("weights", np.float64, size))
-            kept = None if found.kept is None else np.array(found.kept.array("weights", np.float64, size))
-            self.state.restore(found, self.weights if kept is None else kept)
-            optimizer = found.part("optimizer")
-            self.optimizer = optimizer if optimizer.arrays else None
+        self.stopped: Reason | None = None
+        """Why the optimizer had ended at the checkpoint, if it had."""
+        if folder is not None and folder.resuming and self._checkpoints is not None:
+            saved = self._checkpoints.newest(lambda whole: whole)
+            if saved is not None:  # one of another training is refused, not passed over
+                self._restore(saved)
+
+    def _restore(self, saved: Checkpoint) -> None:
+        size = (len(self.start),)
+        weights = np.array(saved.part("weights").array("weights", np.float64, size))
+        best = weights if saved.kept is None else np.array(saved.kept.array("weights", np.float64, size))
+        optimizer = saved.part("optimizer")
+        self.state.restore(saved, best)
+        self.weights, self.optimizer = weights, optimizer if optimizer.arrays else None
+        reason = History.from_dict(saved.values["history"]).reason
+        self.stopped = None if reason == "interrupted" else reason
 
     def visit(self, iterate: Iterate) -> None:
         """Write a checkpoint if it is time."""
@@ -126,7 +132,7 @@ class Resumption:
         kept = None if best is None or best is last.weights else (self.state.kept + 1, {"weights": best})
         optimizer = {} if last.state is None else last.state()
         parts = {"weights": {"weights": last.weights}, "optimizer": optimizer}
-        values: dict[str, Any] = {"history": self.state.history("interrupted").to_dict()}
+        values: dict[str, Any] = {"history": self.state.history(last.stop or "interrupted").to_dict()}
         self._checkpoints.save(len(self.state.steps), values, parts, kept)
         self._written = time.monotonic()
         return True
@@ -147,7 +153,7 @@ def run(
     """
     resumption = start if isinstance(start, Resumption) else Resumption(start)
     state = resumption.state
-    reason: Reason | None = state.stop_reason(max_iterations, patience)
+    reason: Reason | None = resumption.stopped or state.stop_reason(max_iterations, patience)
     begin = time.perf_counter() - (state.steps[-1].seconds if state.steps else 0.0)
     try:
         while reason is None:

@@ -91,17 +91,14 @@ class GlooGroup(ProcessGroup):
         self._group = None
 
     def share(self, items: Sequence[T]) -> Sequence[T]:
-        """The items for this process: every `count`-th, beginning with number `rank`."""
         return items[self.rank :: self.count]
 
     def gather(self, item: T) -> list[T]:
-        """The items of all processes, in the order of their ranks."""
         items: list[Any] = [None] * self.count
         self._exchange(lambda: self._distributed.all_gather_object(items, item, group=self._group))
         return items
 
     def add(self, array: FloatArray) -> FloatArray:
-        """The sum of the arrays of all processes."""
         import torch
 
         result = np.array(array, dtype=np.float64)
@@ -110,7 +107,6 @@ class GlooGroup(ProcessGroup):
         return result
 
     def all_or_none(self, compute: Callable[[], T]) -> T:
-        """What this process computes, if all of them succeed; else the error of the first that did not."""
         result: T | None = None
         problem = None
         try:
@@ -123,13 +119,11 @@ class GlooGroup(ProcessGroup):
         return result  # type: ignore[return-value]
 
     def sum(self, shard_loss: ShardLoss, weights: Vector, out: Vector) -> float:
-        """In the first process: the sum of all losses, with the sum of what all processes wrote in `out`."""
         with signals_deferred():  # an exchange is never left half-way: the others would wait for the rest of it
             self._broadcast(np.append(weights, _NEXT))
             return self._reduce(shard_loss, weights, out)
 
     def run(self, size: int, shard_loss: ShardLoss, optimize: Callable[[], tuple[Vector, T]]) -> tuple[Vector, T]:
-        """The result of `optimize`, which runs in the first process; the others compute the losses it asks for."""
         if self.rank:
             weights = self._follow(size, shard_loss)
             return weights, self.gather(None)[0]  # type: ignore[return-value]

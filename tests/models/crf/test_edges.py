@@ -12,9 +12,8 @@ from trellis import chain
 from trellis.errors import ModelError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
-from trellis.models.crf.attributes import FeatureSelection
-from trellis.models.crf.objective import CRFObjective
-from trellis.models.crf.weights import Observed
+from trellis.models.crf.model import Observed
+from trellis.models.crf.objective import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
@@ -249,7 +248,7 @@ def test_a_saved_model_answers_as_before(model, tmp_path):
 
 def test_a_file_without_the_weights_of_its_templates_is_refused(model, monkeypatch, tmp_path):
     manifest, arrays = model._state()
-    for name in ("edge.pair_weights", "edge.names"):
+    for name in ("edge.pair_weights", "edge.attributes"):
         kept = {key: value for key, value in arrays.items() if key != name}
         monkeypatch.setattr(CRF, "_state", lambda self, kept=kept: (dict(manifest), kept))
         model.save(tmp_path / "model")

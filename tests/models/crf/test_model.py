@@ -9,7 +9,7 @@ from tests.models.contract import TRAIN
 from trellis import store
 from trellis.errors import ConfigError, DataError, ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf.weights import Observed
+from trellis.models.crf.model import Observed
 from trellis.text import Sentence
 
 
@@ -120,7 +120,7 @@ def test_tagged_sentences_keep_what_they_had(model):
         ("pair_labels", lambda a: a + 100, r"the array 'pair_labels' must lie in 0..8, got 10. at \[0\]"),
         ("pair_counts", lambda a: a[1:], "the array 'pair_counts' must have the shape"),
         ("pair_counts", lambda a: a[::1] + 1, "the array 'pair_counts' must add up to"),
-        ("names", lambda a: a[1:], "the array 'lengths' must add up to"),
+        ("attributes", lambda a: a[1:], "the array 'attributes.lengths' must add up to"),
     ],
 )
 def test_counts_and_labels_that_do_not_fit_each_other_are_refused(model, tmp_path, name, change, message):
@@ -182,11 +182,14 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
             "the array 'pair_counts' must add up to",
         ),
         (
-            "lengths",
+            "attributes.lengths",
             lambda a: a.astype(np.float64),
-            "the array 'lengths' must be uint8 or uint16 or uint32, got float64",
+            "the array 'attributes.lengths' must be uint8 or uint16 or uint32, got float64",
         ),
-        ("lengths", lambda a: np.full(len(a), 2**32 - 1, dtype=np.uint32), "the array 'lengths' must add up to"),
+        ("attributes.lengths", lambda a: np.full(len(a), 2**32 - 1, dtype=np.uint32), "lengths' must add up to"),
+        ("attributes", lambda a: np.full_like(a, 255), "must be attributes of its templates, and number 0 is none"),
+        ("values.counts", lambda a: a + 1, "must count as many values as there are"),
+        ("values.counts", lambda a: a[:-1], "must count as many values as there are"),
     ],
 )
 def test_arrays_that_would_have_native_code_look_outside_are_refused(model, tmp_path, name, change, message):

@@ -11,9 +11,8 @@ from tests.models.crf.oracle import check_answers, check_gradient, partly, rando
 from trellis.errors import ConfigError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
-from trellis.models.crf.attributes import FeatureSelection
-from trellis.models.crf.objective import CRFObjective
-from trellis.models.crf.weights import Observed
+from trellis.models.crf.model import Observed
+from trellis.models.crf.objective import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron

@@ -14,7 +14,7 @@ import pytest
 import trellis
 from trellis import CRF, Lexicon, corpus, demo
 from trellis.errors import ConfigError, DataError, ModelError, StoreError
-from trellis.models.crf.scratch import Scratch
+from trellis.models.crf.out_of_core import Scratch
 
 TRAIN, DEV, TEST = demo.english().train[:200], demo.english().dev[:20], demo.english().test[:50]
 
@@ -86,13 +86,11 @@ def test_a_warm_start_takes_over_the_weights():
     check_alike(learned(), learned(out_of_core=True))
 
 
-def test_the_same_attribute_of_two_templates_has_the_number_of_its_first_group(tmp_path):
+def test_lines_with_the_same_text_share_attributes(tmp_path):
     templates = tmp_path / "templates"
     templates.write_text("U:%x[0,0]\nU:%x[-1,0]\nU:%x[1,0]\nB\n")
     settings = {"features": str(templates), "max_iterations": 3, "precision": "double"}
-    memory, disk = CRF(**settings).fit(TRAIN), CRF(**settings, out_of_core=True).fit(TRAIN)
-    assert losses(disk) == pytest.approx(losses(memory), rel=1e-9)
-    assert sorted(disk.parameters_.index.names()) == sorted(memory.parameters_.index.names())
+    check_alike(CRF(**settings).fit(TRAIN), CRF(**settings, out_of_core=True).fit(TRAIN))
 
 
 def test_bad_tags_are_named_by_file_and_line(tmp_path):
@@ -186,19 +184,16 @@ def test_what_needs_all_sentences_is_refused(tmp_path):
     refused(StoreError, "cannot be written", scratch=str(tmp_path / "missing"))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed"])
-def test_a_damaged_scratch_file_ends_the_training_with_an_error(monkeypatch, damage):
+def test_a_truncated_scratch_file_ends_the_training_with_an_error(monkeypatch):
     read = Scratch.read
 
-    def damaged(self, section):
-        if "plan" in section.places and damage == "truncated":
-            os.ftruncate(self._file.fileno(), section.begin)
-        elif "plan" in section.places:
-            os.pwrite(self._file.fileno(), b"?", section.begin + 300)
+    def truncated(self, section):
+        if "plan" in section.places:
+            os.ftruncate(self._file.fileno(), section.end - 100)
         return read(self, section)
 
-    monkeypatch.setattr(Scratch, "read", damaged)
-    with pytest.raises(StoreError, match=f"was {damage} while it was in use"):
+    monkeypatch.setattr(Scratch, "read", truncated)
+    with pytest.raises(StoreError, match="was truncated while it was in use"):
         CRF(features="ner", out_of_core=True).fit(TRAIN)
 
 

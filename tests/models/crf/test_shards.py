@@ -35,7 +35,7 @@ def test_the_first_sentence_that_fails_is_named_though_later_shards_fail_too():
     objective = objective_of(X, y)
     weights = np.zeros(objective.size)
     ends, _ = objective.native.states()
-    own = objective.index.find("late")
+    own = objective.index.names().index("late")
     weights[ends[own - 1] : ends[own]] = np.nan
     with pytest.raises(DataError, match=r"^sentence 1700\b"):
         objective.evaluate(weights, np.empty(objective.size))

@@ -14,9 +14,8 @@ from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
-from trellis.models.crf.attributes import FeatureSelection
-from trellis.models.crf.objective import CRFObjective
-from trellis.models.crf.weights import Observed
+from trellis.models.crf.model import Observed
+from trellis.models.crf.objective import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, StateMap, TagSet
 from trellis.text import Sentence
@@ -115,8 +114,8 @@ def test_sentence_weights_are_repeated_sentences():
     weighted = CRF(**settings).fit(X, y, sentence_weights=[3, 1, 1, 1, 1, 2])
     repeated = CRF(**settings).fit([X[0], X[0], *X, X[5]], [y[0], y[0], *y, y[5]])
     np.testing.assert_allclose(weighted.chain_scores(X).emissions, repeated.chain_scores(X).emissions, atol=1e-5)
-    for bad in ([1.0], [-1.0] * 6, [np.nan] * 6):
-        with pytest.raises(ModelError, match="sentence_weights must be 6 finite numbers"):
+    for bad, got in (([1.0], r"\(1,\)"), ([1.0, -2.0, 1.0, 1.0, 1.0, 1.0], "-2.0"), ([np.nan] * 6, "nan")):
+        with pytest.raises(ModelError, match=f"sentence_weights must be 6 finite numbers >= 0.*, got {got}$"):
             CRF(**settings).fit(X, y, sentence_weights=bad)
 
 
@@ -406,7 +405,9 @@ def test_impossible_settings_are_named():
         ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
         ({"memory": 0}, "memory must be at least 1, got 0"),
         ({"max_iterations": -1}, "max_iterations must be at least 0, got -1"),
-        ({"patience": -1}, "patience must be at least 0, got -1"),
+        ({"patience": 0}, "patience must be at least 1, got 0"),
+        ({"learning_rate": -0.1}, "learning_rate must be a finite number > 0, got -0.1"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number > 0, got nan"),
         ({"order": 2.0}, "'order' must be 1 or 2, got 2.0"),
         ({"order": True}, "'order' must be 1 or 2, got True"),
         (

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from trellis import chain
 from trellis.features import AttributeIndex, GivenExtractor, TemplateExtractor, Templates
-from trellis.models.crf.attributes import FeatureSelection
-from trellis.models.crf.objective import CRFObjective
-from trellis.models.crf.weights import Observed
+from trellis.models.crf.model import Observed
+from trellis.models.crf.objective import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import StateMap
 
@@ -37,12 +36,12 @@ def evaluated(extractor, inputs, y, index, *, min_freq=0.0, single=False):
 
 def both(text, X, y, **options):
     """From templates, and from the same features as names, which have no windows."""
-    templates, index = TemplateExtractor(Templates.parse(text)), AttributeIndex()
+    templates, index, names = TemplateExtractor(Templates.parse(text)), AttributeIndex(), AttributeIndex()
+    found = evaluated(templates, X, y, index, **options)
+    for name in index.names():
+        names.native.add(name.encode())
     named = [[set(token) for token in templates.strings(x)] for x in X]
-    return (
-        evaluated(templates, X, y, index, **options),
-        evaluated(GivenExtractor(), named, y, index, **options),
-    )
+    return found, evaluated(GivenExtractor(), named, y, names, **options)
 
 
 @settings(max_examples=60, deadline=None)

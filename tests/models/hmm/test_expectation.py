@@ -6,8 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.models.hmm.oracle import corpora, expected_counts, models
-from trellis import chain
-from trellis.chain import runtime
+from trellis import _native, chain
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.expectation import HMMObjective
 from trellis.models.hmm.probabilities import Probabilities
@@ -132,7 +131,7 @@ def test_every_instruction_set_agrees(instruction_set: str) -> None:
     tokens, lengths, p = big()
     objective = HMMObjective(tokens, lengths, 7, 300)
     found = objective.expected_counts(p)[1].flat()
-    runtime.use_instruction_set("baseline")
+    _native.use_instruction_set("baseline")
     np.testing.assert_allclose(found, objective.expected_counts(p)[1].flat(), rtol=1e-10, atol=1e-13)
 
 
@@ -210,4 +209,4 @@ def test_symbols_and_shapes_are_checked_at_the_door() -> None:
     with pytest.raises(ModelError, match="symbols must be integers"):
         HMMObjective([0.5], [1], 2, 2)
     with pytest.raises(ModelError, match=r"must be \(2, 2\) and \(3, 2\)"):
-        HMMObjective([0], [1], 2, 3).expected_counts(Probabilities.zeros(2, 2))
+        HMMObjective([0], [1], 2, 3).expected_counts(Probabilities.filled(2, 2))

@@ -5,10 +5,12 @@ import pytest
 from hmmlearn.hmm import CategoricalHMM
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import xlogy
 
 from tests.models.hmm.oracle import BOXES, expected_counts, joint, models, paths
 from trellis.errors import ConfigError, DataError, ModelError, NoPathError
-from trellis.models.hmm.model import HMM
+from trellis.models import HMM
+from trellis.models.hmm.probabilities import log_score
 
 COLOURS = ["red", "white", "red"]
 
@@ -128,6 +130,12 @@ def test_impossible_sequences_among_possible_ones() -> None:
         model.posteriors([0, 0])
 
 
+def test_a_known_label_that_a_token_never_had_is_not_called_an_unseen_token() -> None:
+    model = HMM(smoothing="none", unknown=False).fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
+    with pytest.raises(NoPathError, match=r"the token 'a' at position 0: .* or not with the labels that are allowed"):
+        model.predict([["a", "b"]], known=[["B", None]])
+
+
 def test_an_unseen_symbol_is_named_with_its_sentence_and_position(boxes) -> None:
     place = r"sentence {} of length 2 has no valid path: .*; no label can have the token 'blue' at position 1"
     for ask in (boxes.predict, boxes.marginals, boxes.annotate, boxes.sample_states):
@@ -216,6 +224,8 @@ def test_other_mistakes_are_named(boxes) -> None:
         HMM(alpha=-1.0)
     with pytest.raises(ConfigError, match="restarts must be at least 1"):
         HMM(restarts=0)
+    with pytest.raises(ConfigError, match="patience must be at least 1, got 0"):
+        HMM(patience=0)
     with pytest.raises(ConfigError, match="smoothing"):
         HMM(smoothing="laplace")
 
@@ -231,3 +241,27 @@ def test_a_model_of_given_probabilities_is_saved(boxes, tmp_path) -> None:
     assert HMM.load(tmp_path / "numbers").symbols_ == (0, 1)
     with pytest.raises(ModelError, match="strings or integers"):
         HMM.from_probabilities(**BOXES, symbols=[(1,), (2,)]).save(tmp_path / "tuples")
+
+
+def test_log_scores_of_counts_are_scipys_and_what_was_never_counted_adds_nothing() -> None:
+    random = np.random.default_rng(0)
+    counts, shares = random.integers(0, 3, (4, 5)) * 1.5, random.dirichlet(np.ones(5), 4)
+    assert log_score(counts, shares) == pytest.approx(float(xlogy(counts, shares).sum()), rel=1e-13)
+    assert log_score(np.array([0.0, 2.0]), np.array([0.0, 1.0])) == 0.0
+    assert log_score(np.array([1.0, 2.0]), np.array([0.0, 1.0])) == -np.inf
+
+
+def test_an_explanation_compares_the_probabilities_of_words_and_transitions(boxes) -> None:
+    why = boxes.explain(COLOURS, 0)
+    assert (why.label, why.probability) == ("box 3", pytest.approx(boxes.posteriors(COLOURS).gamma[0, 2]))
+    assert sum(c.difference for c in why.contributions) == pytest.approx(why.score_difference)
+    emission = next(c for c in why.contributions if c.kind == "emission" and c.position == 0)
+    chances = [boxes.emissions_[boxes.labels_.index(label), 0] for label in (why.label, why.runner_up)]
+    assert (emission.name, emission.chosen, emission.runner_up) == ("red", *map(pytest.approx, np.log(chances)))
+
+
+def test_an_explanation_says_when_no_other_label_is_possible() -> None:
+    model = HMM(smoothing="none", unknown=False).fit([["a", "b"]], [["X", "Y"]])
+    why = model.explain(["a", "b"], 1)
+    assert (why.label, why.runner_up, why.contributions) == ("Y", "", ())
+    assert why.grid().title == "Position 1: Y (1.000)"

@@ -14,11 +14,10 @@ from tests.models.contract import TRAIN
 from tests.models.neural.test_contract import TINY
 from trellis import _native, chain, models
 from trellis.models import Ensemble, NeuralTagger
-from trellis.models.neural import inference as layers
+from trellis.models.neural import plan as layers
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
-from trellis.models.neural.inference import Inference, gathered
 from trellis.models.neural.network import Network, build
-from trellis.models.neural.plan import Plan, TableSize, plan_of
+from trellis.models.neural.plan import Inference, Plan, TableSize, gathered, plan_of
 from trellis.models.neural.vocabulary import Spelt, TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.lstm import BiLSTM, Packing

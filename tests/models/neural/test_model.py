@@ -136,7 +136,7 @@ class TestWords:
         model = tiny(encoder=TINY["encoder"] | settings).fit(TRAIN).model_
         network, inputs = model.network, model.network.encode(model.vocabulary, [s.tokens for s in TRAIN] * 3)
         assert network.encoder.of_words
-        tokens, words = (inputs.batch(np.arange(18)[::-1], network.parts, of_words=own) for own in (False, True))
+        tokens, words = (network.batch(inputs, np.arange(18)[::-1], of_words=own) for own in (False, True))
         assert tokens.index is None
         assert len(words.word) == len({word for s in TRAIN for word in s.tokens})
         assert torch.equal(words.word[words.index], tokens.word)
@@ -150,7 +150,7 @@ class TestWords:
         own = {"kind": kind, "size": 4, "output": 8, "dropout": dropout}
         model = tiny(encoder=TINY["encoder"] | {"characters": own}).fit(TRAIN).model_
         encoded = model.network.encode(model.vocabulary, [s.tokens for s in TRAIN])
-        words = encoded.batch(np.arange(len(TRAIN)), model.network.parts)
+        words = model.network.batch(encoded, np.arange(len(TRAIN)))
         part = model.network.encoder.parts["characters"]
         with torch.no_grad():
             in_use = part.eval()(words)

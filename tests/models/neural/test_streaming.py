@@ -172,7 +172,7 @@ class TestTraining:
         shards = Shards(write(tmp_path / "in", [20, 30, 25, 15]))
         training = {"window": 20, "checkpoint_every": 2, "averaging": "ema", "accumulate": 2, "batch_size": 3}
         whole = tagger(**training).fit(shards, dev=DEV)
-        from trellis.training.neural.stepper import Stepper
+        from trellis.training.neural.optimizer import Stepper
 
         take = Stepper.take
 

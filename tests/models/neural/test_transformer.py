@@ -281,7 +281,11 @@ def seen_training(monkeypatch, before):
 
 def test_batches_are_made_by_subwords_and_the_speed_is_told_in_tokens(folder, monkeypatch):
     seen = []
-    with seen_training(monkeypatch, lambda task, _: seen.append((task.lengths.tolist(), task.tokens.tolist()))):
+
+    def sizes(examples):
+        return examples.lengths.tolist(), examples.tokens.tolist()
+
+    with seen_training(monkeypatch, lambda task, _: seen.extend(map(sizes, task.windows(0)))):
         one_epoch(folder).fit([*TRAIN, Sentence(["the", "\x00", "\x00", "ing"], ["O", "O", "O", "O"])])
     # One piece a letter for all words of these but "the"; of the last sentence two words have no piece at all.
     letters = [sum(map(len, sentence.tokens)) for sentence in TRAIN]
@@ -338,7 +342,7 @@ def test_a_short_fine_tuning_of_a_real_encoder_learns(monkeypatch):
     training = {"epochs": 2, "batch_size": 4, "learning_rate": 3e-4, "head_learning_rate": 1e-2}
     model = NeuralTagger(encoder={"transformer": str(source), "capitalisation": 8}, training=training)
     corpus, untrained = demo.english(), []
-    with seen_training(monkeypatch, lambda task, _: untrained.append(task.validate().score)):
+    with seen_training(monkeypatch, lambda task, _: untrained.append(task.validate(lambda item: [item]).score)):
         model.fit(corpus.train[:48], dev=corpus.dev[:40])
     learnt = max(step.dev for step in model.history_.steps)
     assert untrained[0] < 0.2

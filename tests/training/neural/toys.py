@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trellis.training import DevScores
-from trellis.training.neural.task import Gather, alone
+from trellis.training.neural.batches import Gather
 
 
 class Linear:
@@ -32,10 +33,13 @@ class Linear:
         off = self.module(self.x[examples]).squeeze(-1) - self.y[examples]
         return (off * off).sum(), len(examples)
 
+    def windows(self, epoch: int, first: int = 0) -> Iterator[Linear]:
+        return iter([self][first:])
+
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         return [("head", list(self.module.parameters()))]
 
-    def validate(self, gather: Gather = alone) -> DevScores | None:
+    def validate(self, gather: Gather) -> DevScores | None:
         return DevScores(self.scores.pop(0), 0.5, 0.25) if self.scores else None
 
 
@@ -71,11 +75,14 @@ class Labels:
         kept = losses[ids.flatten() > 0]
         return weight * kept.sum(), len(kept)
 
+    def windows(self, epoch: int, first: int = 0) -> Iterator[Labels]:
+        return iter([self][first:])
+
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         head = list(self.module.out.parameters())  # type: ignore[union-attr]
         return [("encoder", [p for p in self.module.parameters() if all(p is not h for h in head)]), ("head", head)]
 
-    def validate(self, gather: Gather = alone) -> DevScores | None:
+    def validate(self, gather: Gather) -> DevScores | None:
         ids = nn.utils.rnn.pad_sequence(self.sentences[:8], batch_first=True)
         right = (self.module(ids).argmax(-1) == ids % 4)[ids > 0]
         return DevScores(float(right.double().mean()))

@@ -145,21 +145,16 @@ class BatchLoss(torch.autograd.Function):
         if torch.is_grad_enabled():
             return (None, None, None, None, *_scan_gradient(ctx, grad, scores))
         grads, ctx.grads = ctx.grads, None  # whoever has them may change them
-        if grads is None:
-            grads = _gradient_again(ctx, scores)
+        if grads is None:  # a second backward pass
+            plain, path = _plain(scores), _tags_by_row(ctx, scores[0])
+            again, edges_too = make_inference(ctx.layout, plain), ctx.needs_input_grad[-1]
+            grads = loss_and_gradient(again, ctx.layout, plain, path, ctx.scale, edges_too=edges_too)[1]
         outer = grad.item()
         if outer != 1.0:
             for x in grads:
                 if x is not None:
                     x.mul_(outer)
         return (None, None, None, None, *grads)
-
-
-def _gradient_again(ctx: Any, scores: Arguments) -> Gradients:
-    """The gradient of `BatchLoss`, for a second backward pass."""
-    plain, path = _plain(scores), _tags_by_row(ctx, scores[0])
-    inference, edges_too = make_inference(ctx.layout, plain), ctx.needs_input_grad[-1]
-    return loss_and_gradient(inference, ctx.layout, plain, path, ctx.scale, edges_too=edges_too)[1]
 
 
 def loss_and_gradient(
@@ -188,18 +183,12 @@ class ChainLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, keep: bool, layout: _native.Layout, tags: Tensor | None, *arguments: Tensor | None) -> Tensor:
         scores: Arguments = arguments  # type: ignore[assignment]
-        inference, values = make_inference(layout, scores), torch.empty(layout.sequences, dtype=torch.float64)
+        inference = make_inference(layout, scores)
         if keep:
             ctx.save_for_backward(*scores)
             ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, None, tags is not None
             ctx.addresses = _addresses(scores)
-        if tags is None:
-            report = inference.log_partition(values.data_ptr(), keep)
-        else:
-            report = inference.nll(tags.data_ptr(), values.data_ptr(), keep)
-        if report[0]:
-            raise_report(report, layout, scores, tags)
-        return values.to(scores[0].dtype)
+        return _values(inference, layout, scores, tags, None, keep).to(scores[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -208,8 +197,29 @@ class ChainLoss(torch.autograd.Function):
         if torch.is_grad_enabled():
             return (None, None, None, *_scan_gradient(ctx, grad, scores))
         if inference is None:
-            inference, scores = _loss_again(ctx, scores)
+            inference, scores = _inference_again(ctx, scores)
         return (None, None, None, *native_gradient(inference, scores, grad, ctx.needs_input_grad[-1]))
+
+
+def _values(
+    inference: Inference,
+    layout: _native.Layout,
+    scores: Arguments,
+    tags: Tensor | None,
+    weights: Tensor | None,
+    keep: bool,
+) -> Tensor:
+    """Log Z, or the loss of the tags, weighted or not, of each sequence; `keep` what a gradient needs."""
+    values = torch.empty(layout.sequences, dtype=torch.float64)
+    if tags is None:
+        report = inference.log_partition(values.data_ptr(), keep)
+    elif weights is None:
+        report = inference.nll(tags.data_ptr(), values.data_ptr(), keep)
+    else:
+        report = inference.weighted_nll(tags.data_ptr(), weights.data_ptr(), values.data_ptr())
+    if report[0]:
+        raise_report(report, layout, scores, tags)
+    return values
 
 
 def native_gradient(inference: Inference, arguments: Arguments, weights: Tensor, edges_too: bool) -> Gradients:
@@ -222,27 +232,19 @@ def native_gradient(inference: Inference, arguments: Arguments, weights: Tensor,
 def _like(arguments: Arguments, edges_too: bool) -> Gradients:
     """Tensors for the gradient of these."""
     e, a, s, z = (torch.empty_like(x) for x in arguments[:4])
-    return e, a, s, z, _like_edges(arguments, edges_too)
+    return e, a, s, z, torch.empty_like(arguments[4]) if edges_too and arguments[4] is not None else None
 
 
 def _pointers(grads: Gradients) -> tuple[int, ...]:
-    """Where a gradient goes, as the native side is told."""
+    """Where a gradient goes, as the native side is told: the last two are how many matrices of edges, and where."""
     e, a, s, z, edges = grads
     rows = e.numel() // e.shape[-1]
-    return rows, e.data_ptr(), a.data_ptr(), s.data_ptr(), z.data_ptr(), *_edge_pointer(edges)
-
-
-def _like_edges(arguments: Arguments, wanted: bool) -> Tensor | None:
-    return torch.empty_like(arguments[4]) if wanted and arguments[4] is not None else None
-
-
-def _edge_pointer(edges: Tensor | None) -> tuple[int, int]:
-    """How many matrices there are, and where."""
-    return (0, 0) if edges is None else (edges.shape[:-2].numel(), edges.data_ptr())
+    matrices = (0, 0) if edges is None else (edges.shape[:-2].numel(), edges.data_ptr())
+    return rows, e.data_ptr(), a.data_ptr(), s.data_ptr(), z.data_ptr(), *matrices
 
 
 def _scan_gradient(ctx: Any, grad: Tensor, arguments: Arguments) -> list[Tensor | None]:
-    """The same gradient as a graph, for gradients of gradients."""
+    """The gradient of a loss as a graph, for gradients of gradients."""
     chain = ragged(ctx.layout, arguments)
     value = scan.log_partition(chain)
     if ctx.has_tags:
@@ -286,17 +288,12 @@ def _plain(scores: Arguments) -> Arguments:
     return tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[return-value]
 
 
-def _loss_again(ctx: Any, scores: Arguments) -> tuple[Inference, Arguments]:
-    """The forward pass of `ChainLoss` where its scores are now."""
+def _inference_again(ctx: Any, scores: Arguments, weights: Tensor | None = None) -> tuple[Inference, Arguments]:
+    """The forward pass of `ChainLoss` or `WeightedLoss` where its scores are now."""
     plain = _plain(scores)
-    inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
+    inference = make_inference(ctx.layout, plain)
     path = _tags_by_row(ctx, scores[0]) if ctx.has_tags else None
-    if path is None:
-        report = inference.log_partition(values.data_ptr(), True)
-    else:
-        report = inference.nll(path.data_ptr(), values.data_ptr(), True)
-    if report[0]:
-        raise_report(report, ctx.layout, plain, path)
+    _values(inference, ctx.layout, plain, path, None if weights is None else plain_tensor(weights), True)
     return inference, plain
 
 
@@ -307,13 +304,10 @@ class WeightedLoss(torch.autograd.Function):
     def forward(ctx: Any, layout: _native.Layout, tags: Tensor, weights: Tensor, *arguments: Tensor | None) -> Tensor:
         scores: Arguments = arguments  # type: ignore[assignment]
         inference = make_inference(layout, scores)
-        out = torch.empty(layout.sequences, dtype=torch.float64)
-        report = inference.weighted_nll(tags.data_ptr(), weights.data_ptr(), out.data_ptr())
-        if report[0]:
-            raise_report(report, layout, scores, tags)
+        values = _values(inference, layout, scores, tags, weights, True)
         ctx.save_for_backward(weights, *scores)
-        ctx.inference, ctx.layout, ctx.addresses = inference, layout, _addresses(scores)
-        return out.to(scores[0].dtype)
+        ctx.inference, ctx.layout, ctx.has_tags, ctx.addresses = inference, layout, True, _addresses(scores)
+        return values.to(scores[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -328,21 +322,9 @@ class WeightedLoss(torch.autograd.Function):
             value = scan.weighted_nll(ragged(ctx.layout, scores), tags, by_token)
             return (None, None, None, *graph_gradient(value, scores, grad))
         if inference is None:
-            inference, scores = _weighted_again(ctx, weights, scores)
-        grads = [torch.zeros_like(scores[0]), *(torch.empty_like(x) for x in scores[1:4])]
-        edges = _like_edges(scores, ctx.needs_input_grad[-1])
+            inference, scores = _inference_again(ctx, scores, weights)
+        grads = _like(scores, ctx.needs_input_grad[-1])
+        grads[0].zero_()
         by_row, outer = plain_tensor(weights), plain_tensor(grad, torch.float64)
-        e, a, s, z = (x.data_ptr() for x in grads)
-        inference.weighted_nll_gradient(by_row.data_ptr(), outer.data_ptr(), e, a, s, z, *_edge_pointer(edges))
-        return (None, None, None, *grads, edges)
-
-
-def _weighted_again(ctx: Any, weights: Tensor, scores: Arguments) -> tuple[Inference, Arguments]:
-    """The forward pass of `WeightedLoss` where its scores are now."""
-    plain = _plain(scores)
-    inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
-    path, by_row = _tags_by_row(ctx, scores[0]), plain_tensor(weights)
-    report = inference.weighted_nll(path.data_ptr(), by_row.data_ptr(), values.data_ptr())
-    if report[0]:
-        raise_report(report, ctx.layout, plain, path)
-    return inference, plain
+        inference.weighted_nll_gradient(by_row.data_ptr(), outer.data_ptr(), *_pointers(grads)[1:])
+        return (None, None, None, *grads)

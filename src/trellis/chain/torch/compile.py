@@ -19,60 +19,31 @@ _CHAIN = "Tensor transitions, Tensor start, Tensor end, Tensor? edges, bool batc
 _LOSS = f"Tensor emissions, Tensor tags, Tensor? mask, {_CHAIN}, int ignore_index"
 
 
+def _scores(emissions: Tensor, mask: Tensor | None, chain: tuple[Any, ...], **options: Any) -> ChainScores:
+    *parameters, batch_first = chain
+    return ChainScores.padded(emissions, mask, *parameters, batch_first=batch_first, **options)
+
+
 @torch.library.custom_op("trellis::nll", mutates_args=(), schema=f"({_LOSS}) -> Tensor")
-def _nll(
-    emissions: Tensor,
-    tags: Tensor,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    edges: Tensor | None,
-    batch_first: bool,
-    ignore_index: int,
-) -> Tensor:
-    scores = ChainScores.padded(
-        emissions, mask, transitions, start, end, edges, batch_first=batch_first, tags=tags, ignore_index=ignore_index
-    )
-    return scores.nll(tags)
+def _nll(emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
+    *chain, ignore_index = rest
+    return _scores(emissions, mask, tuple(chain), tags=tags, ignore_index=ignore_index).nll(tags)
 
 
 @torch.library.custom_op("trellis::nll_backward", mutates_args=(), schema=f"(Tensor grad, {_LOSS}) -> Tensor[]")
-def _nll_backward(
-    grad: Tensor,
-    emissions: Tensor,
-    tags: Tensor,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    edges: Tensor | None,
-    batch_first: bool,
-    ignore_index: int,
-) -> list[Tensor]:
-    scores = ChainScores.padded(
-        emissions, mask, transitions, start, end, edges, batch_first=batch_first, tags=tags, ignore_index=ignore_index
-    )
-    inputs = _present(emissions, transitions, start, end, edges)
-    grads = zip(scores.nll_gradient(tags, grad), inputs, strict=True)
+def _nll_backward(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
+    *chain, ignore_index = rest
+    scores = _scores(emissions, mask, tuple(chain), tags=tags, ignore_index=ignore_index)
+    grads = zip(scores.nll_gradient(tags, grad), _present(emissions, *chain[:4]), strict=True)
     return [found.reshape(x.shape).to(x.dtype) for found, x in grads]
 
 
 @torch.library.custom_op(
     "trellis::viterbi", mutates_args=(), schema=f"(Tensor emissions, Tensor? mask, {_CHAIN}) -> (Tensor, Tensor)"
 )
-def _viterbi(
-    emissions: Tensor,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    edges: Tensor | None,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor]:
+def _viterbi(emissions: Tensor, mask: Tensor | None, *chain: Any) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
-        scores = ChainScores.padded(emissions, mask, transitions, start, end, edges, batch_first=batch_first)
-        decoded = scores.viterbi()
+        decoded = _scores(emissions, mask, chain).viterbi()
     return decoded.tags, decoded.scores
 
 
@@ -140,9 +111,8 @@ def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    emissions, tags, mask, transitions, start, end, edges = ctx.saved_tensors
     d_emissions, d_transitions, d_start, d_end, *d_edges = _nll_backward(
-        grad.contiguous(), emissions, tags, mask, transitions, start, end, edges, *ctx.options
+        grad.contiguous(), *ctx.saved_tensors, *ctx.options
     )
     return d_emissions, None, None, d_transitions, d_start, d_end, d_edges[0] if d_edges else None, None, None
 
@@ -150,36 +120,21 @@ def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _nll.register_autograd(_differentiate, setup_context=_keep_inputs)
 
 
-def nll(
-    emissions: Tensor,
-    tags: Tensor,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    edges: Tensor | None,
-    batch_first: bool,
-    ignore_index: int,
-    reduction: str,
-) -> Tensor:
-    """Negative log-likelihood of a padded batch, reduced, as one operator."""
-    losses: Tensor = _nll(emissions, tags, mask, transitions, start, end, edges, batch_first, ignore_index)
+def nll(emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
+    """Negative log-likelihood of a padded batch as one operator, reduced by the last argument, the reduction.
+
+    The others are those of the operator: see `_LOSS`.
+    """
+    *chain, ignore_index, reduction = rest
+    losses: Tensor = _nll(emissions, tags, mask, *chain, ignore_index)
     if reduction == "none":
         return losses
     if reduction == "token_mean":
-        places = tags != ignore_index
-        return losses.sum() / (places if mask is None else places & mask.bool()).sum().clamp_min(1)
+        counted: Tensor = tags != ignore_index
+        return losses.sum() / (counted if mask is None else counted & mask.bool()).sum().clamp_min(1)
     return losses.sum() if reduction == "sum" else losses.sum() / max(len(losses), 1)
 
 
-def viterbi(
-    emissions: Tensor,
-    mask: Tensor | None,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-    edges: Tensor | None,
-    batch_first: bool,
-) -> Decoded:
-    """The best labels of a padded batch and their scores, as one operator."""
-    return Decoded(*_viterbi(emissions, mask, transitions, start, end, edges, batch_first))
+def viterbi(emissions: Tensor, mask: Tensor | None, *chain: Any) -> Decoded:
+    """The best labels of a padded batch and their scores, as one operator; see `_CHAIN`."""
+    return Decoded(*_viterbi(emissions, mask, *chain))

@@ -21,7 +21,7 @@ zero by taking its maximum out at each step, so that float32 is enough for long 
 Letters: B sequences, T positions of the longest, N tokens, P pairs of neighbours, L labels, S spans, K paths. Tokens
 arrive flat, one sequence after another, and are padded to time-major [T, B, L] inside. Minus infinity forbids;
 gradients of log Z and of probabilities with respect to a forbidden score are zero. An empty sequence has one path, the
-empty one, with score 0. half and bfloat16 are computed in float32.
+empty one, with score 0.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEG_INF = -math.inf
 
 
 class Chain(NamedTuple):
-    """The scores of a ragged batch, flat."""
+    """The scores of a ragged batch, flat, all of them float32 or all float64."""
 
     emissions: Tensor  # [N, L]
     lengths: Tensor  # [B], on the CPU
@@ -97,7 +97,7 @@ class Batch:
         return self.transitions if self.edges is None else self.transitions + self.edges[t, b]
 
     def steps_from(self, previous: Tensor, t: int | slice | Tensor, b: Tensor | slice = slice(None)) -> Tensor:
-        """The same from the given previous labels [...], [..., L]."""
+        """Scores of transitions from the given previous labels [...] into positions t, [..., L]."""
         if self.edges is None:
             return self.transitions[previous]
         L = self.emissions.shape[-1]
@@ -107,7 +107,7 @@ class Batch:
 
 
 def prepare(chain: Chain) -> Batch:
-    """Padded scores in the widest type among them, at least float32, without states on no complete path."""
+    """Padded scores, without states on no complete path."""
     batch = pad(chain)
     if any(bool((x == NEG_INF).any()) for x in chain if x is not None and x is not chain.lengths):
         dead = ~_on_complete_paths(batch)
@@ -116,17 +116,12 @@ def prepare(chain: Chain) -> Batch:
 
 
 def pad(chain: Chain) -> Batch:
-    """Padded scores in the widest type among them, at least float32."""
-    scores = [x for x in chain if x is not None and x is not chain.lengths]
-    dtype = scores[0].dtype
-    for other in scores:
-        dtype = torch.promote_types(dtype, other.dtype)
-    if dtype in (torch.float16, torch.bfloat16):
-        dtype = torch.float32
+    """The scores of a ragged batch, padded."""
     layout = make_layout(chain.lengths, chain.emissions.device)
-    emissions = layout.pad(chain.emissions.to(dtype))
-    edges = None if chain.edges is None else _pad_edges(layout, chain.edges.to(dtype))
-    return Batch(layout, emissions, chain.transitions.to(dtype), chain.start.to(dtype), chain.end.to(dtype), edges)
+    edges = chain.edges
+    if edges is not None:
+        edges = edges.new_zeros(*layout.active.shape, *edges.shape[1:]).index_put(layout.later, edges)
+    return Batch(layout, layout.pad(chain.emissions), chain.transitions, chain.start, chain.end, edges)
 
 
 @torch.no_grad()
@@ -150,11 +145,6 @@ def _on_complete_paths(batch: Batch) -> Tensor:
         leads = ((batch.steps(t) != NEG_INF) & (possible[t] & backward[-1]).unsqueeze(1)).any(-1)
         backward.append(torch.where(active[t], leads, ends))
     return torch.stack(forward) & torch.stack(backward[::-1]) | ~active
-
-
-def _pad_edges(layout: Layout, edges: Tensor) -> Tensor:
-    t, b = layout.later
-    return edges.new_zeros(*layout.active.shape, *edges.shape[1:]).index_put((t, b), edges)
 
 
 def make_layout(lengths: Tensor, device: torch.device) -> Layout:

@@ -29,6 +29,7 @@ from trellis.chain.problems import (
     check_side,
     check_span_tags,
     check_spans,
+    check_weights,
 )
 from trellis.chain.tables import Tabled
 from trellis.chain.torch import scan
@@ -234,8 +235,8 @@ class ChainScores(Tabled):
 
     def log_partition(self, *, allowed: Tensor | None = None) -> Tensor:
         """Log Z of each sequence, (B,). Its gradient is the marginals."""
-        kept = self.restricted(allowed)
-        return kept._native_loss(None, None) if kept.native else kept._scan_log_partition()
+        given = self.restricted(allowed)
+        return given._native_loss(None, None) if given.native else given._scan_log_partition()
 
     def score(self, tags: Tensor) -> Tensor:
         """Score of the given labels of each sequence, (B,)."""
@@ -262,16 +263,13 @@ class ChainScores(Tabled):
         check_loss(tags, allowed, weights)
         if tags is not None and weights is None and self.native:
             return self._native_loss(self._check_tags(tags), scale)
-        losses = self._losses(tags, allowed, weights)
-        return losses if scale is None else losses.sum() * scale
-
-    def _losses(self, tags: Tensor | None, allowed: Tensor | None, weights: Tensor | None) -> Tensor:
         if tags is None:
-            return (self.log_partition() - self.log_partition(allowed=allowed)).clamp_min(0)
-        path = self._check_tags(tags)
-        if weights is not None:
-            return self._weighted_loss(path, weights)
-        return (self._scan_log_partition() - self._scan_gold_score(path)).clamp_min(0)
+            losses = (self.log_partition() - self.log_partition(allowed=allowed)).clamp_min(0)
+        elif weights is not None:
+            losses = self._weighted_loss(self._check_tags(tags), weights)
+        else:
+            losses = (self._scan_log_partition() - self._scan_gold_score(self._check_tags(tags))).clamp_min(0)
+        return losses if scale is None else losses.sum() * scale
 
     def _native_loss(self, path: Tensor | None, scale: float | None) -> Tensor:
         loss: Tensor
@@ -283,10 +281,7 @@ class ChainScores(Tabled):
         return loss
 
     def _weighted_loss(self, path: Tensor, weights: Tensor) -> Tensor:
-        if weights.shape != path.shape or not bool((weights >= 0).all()):
-            raise ShapeError(
-                f"weights must be numbers >= 0 of shape {tuple(path.shape)} to match tags, got {tuple(weights.shape)}"
-            )
+        check_weights(weights, path)
         plain = plain_tensor(weights, torch.float64)
         if self.native:
             loss: Tensor = WeightedLoss.apply(self.layout, path, plain, *self._arguments)  # type: ignore[no-untyped-call]
@@ -318,15 +313,15 @@ class ChainScores(Tabled):
 
     def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
         """The best label sequence of each sequence and its score, whose gradient is that of the path's score."""
-        kept = self.restricted(allowed)
-        if not kept.native:
-            kept._scan_log_partition()
-            flat, best = scan.viterbi(kept._ragged())
-            return Decoded(kept._by_token(flat, -1), best)
-        tags = torch.empty(kept.shape[:-1], dtype=torch.int64)
-        out = torch.empty(kept.layout.sequences, dtype=kept.emissions.dtype)
-        kept._check(kept._inference().viterbi_rounded(tags.data_ptr(), tags.numel(), out.data_ptr()))
-        return Decoded(tags, kept.score(tags) if kept.requires_grad() else out)
+        given = self.restricted(allowed)
+        if not given.native:
+            given._scan_log_partition()
+            flat, best = scan.viterbi(given._ragged())
+            return Decoded(given._by_token(flat, -1), best)
+        tags = torch.empty(given.shape[:-1], dtype=torch.int64)
+        out = torch.empty(given.layout.sequences, dtype=given.emissions.dtype)
+        given._check(given._inference().viterbi_rounded(tags.data_ptr(), tags.numel(), out.data_ptr()))
+        return Decoded(tags, given.score(tags) if given.requires_grad() else out)
 
     def best_lists(self) -> list[list[int]]:
         """The best labels of each sequence as a list, one label per token."""
@@ -344,37 +339,37 @@ class ChainScores(Tabled):
         An answer holds at most 2**27 tags, as with ``trellis.chain.ChainScores``. The torch implementation keeps k
         numbers for each label of each place of the padded batch, and these may be at most 2**27.
         """
-        kept = self.restricted(allowed)
-        lengths = kept._lengths()
-        wanted = check_kbest(k, lengths.numpy(), kept.num_labels, by_label=not kept.native)
-        if kept.native:
-            report, *answer = kept._inference().kbest(wanted)
-            kept._check(report)
+        given = self.restricted(allowed)
+        lengths = given._lengths()
+        wanted = check_kbest(k, lengths.numpy(), given.num_labels, by_label=not given.native)
+        if given.native:
+            report, *answer = given._inference().kbest(wanted)
+            given._check(report)
             counts, best, flat = (torch.from_numpy(array) for array in answer)
         else:
-            kept._scan_log_partition()
-            counts, best, flat = scan.kbest(kept._ragged(), wanted)
+            given._scan_log_partition()
+            counts, best, flat = scan.kbest(given._ragged(), wanted)
         sizes = counts.tolist()
         paths = torch.split(flat, (counts.cpu() * lengths).tolist())
         shapes = zip(paths, sizes, lengths.tolist(), strict=True)
         tags = [path.reshape(count, length) for path, count, length in shapes]
-        return Paths(tags, list(torch.split(best.to(kept.emissions.dtype), sizes)))
+        return Paths(tags, list(torch.split(best.to(given.emissions.dtype), sizes)))
 
     def marginals(self, *, allowed: Tensor | None = None, pairwise: bool = False) -> Marginals:
         """Probabilities of labels by forward-backward, and expected counts of transitions."""
-        kept = self.restricted(allowed)
-        if not kept.native or kept.requires_grad():
-            return kept._scan_marginals(pairwise)
-        tokens = torch.zeros_like(kept.emissions)
-        a, s, e = (torch.empty_like(x) for x in (kept.transitions, kept.start, kept.end))
-        out, inference = kept._by_sequence(), kept._inference()
+        given = self.restricted(allowed)
+        if not given.native or given.requires_grad():
+            return given._scan_marginals(pairwise)
+        tokens = torch.zeros_like(given.emissions)
+        a, s, e = (torch.empty_like(x) for x in (given.transitions, given.start, given.end))
+        out, inference = given._by_sequence(), given._inference()
         pointers = (tokens.data_ptr(), a.data_ptr(), s.data_ptr(), e.data_ptr())
         pairs = None
         if pairwise:
-            pairs = tokens.new_empty(kept.layout.pairs, *a.shape)
-            kept._check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
+            pairs = tokens.new_empty(given.layout.pairs, *a.shape)
+            given._check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
         else:
-            kept._check(inference.marginals(out.data_ptr(), kept._num_rows, *pointers))
+            given._check(inference.marginals(out.data_ptr(), given._num_rows, *pointers))
         return Marginals(out.to(tokens.dtype), tokens, a, s, e, pairs)
 
     def sample(self, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
@@ -382,28 +377,28 @@ class ChainScores(Tabled):
 
         That may be at most 2**27 tags.
         """
-        kept = self.restricted(allowed)
-        n = check_sample(n, kept._num_rows)
-        if not kept.native:
-            kept._scan_log_partition()
-            generator = torch.Generator(kept.emissions.device).manual_seed(check_seed(seed))
+        given = self.restricted(allowed)
+        n = check_sample(n, given._num_rows)
+        if not given.native:
+            given._scan_log_partition()
+            generator = torch.Generator(given.emissions.device).manual_seed(check_seed(seed))
             with torch.no_grad():
-                drawn = scan.sample(kept._ragged(), n, generator)
-            return torch.stack([kept._by_token(one, -1) for one in drawn])
-        rows = kept._num_rows
+                drawn = scan.sample(given._ragged(), n, generator)
+            return torch.stack([given._by_token(one, -1) for one in drawn])
+        rows = given._num_rows
         tags = torch.full((n, rows), -1, dtype=torch.int64)
-        kept._check(kept._inference().sample(n, check_seed(seed), tags.data_ptr(), rows))
-        return tags.view(n, *kept.shape[:-1])
+        given._check(given._inference().sample(n, check_seed(seed), tags.data_ptr(), rows))
+        return tags.view(n, *given.shape[:-1])
 
     def entropy(self, *, allowed: Tensor | None = None) -> Tensor:
         """Entropy (nats) of each sequence's distribution over label sequences, (B,)."""
-        kept = self.restricted(allowed)
-        if not kept.native or kept.requires_grad():
-            kept._scan_log_partition()
-            return scan.entropy(kept._ragged())
-        out = kept._by_sequence()
-        kept._check(kept._inference().entropy(out.data_ptr()))
-        return out.to(kept.emissions.dtype)
+        given = self.restricted(allowed)
+        if not given.native or given.requires_grad():
+            given._scan_log_partition()
+            return scan.entropy(given._ragged())
+        out = given._by_sequence()
+        given._check(given._inference().entropy(out.data_ptr()))
+        return out.to(given.emissions.dtype)
 
     def span_log_prob(
         self,
@@ -418,22 +413,22 @@ class ChainScores(Tabled):
 
         Positions count the tokens of a sequence, not its padding.
         """
-        kept, L = self.restricted(allowed), self.num_labels
-        checked = check_spans(to_numpy(spans), kept._lengths().numpy())
+        given, L = self.restricted(allowed), self.num_labels
+        checked = check_spans(to_numpy(spans), given._lengths().numpy())
         path = check_span_tags(to_numpy(tags), checked, L)
         first, last = (
             check_side(name, to_numpy(side), len(checked), L) for name, side in (("before", before), ("after", after))
         )
-        if not kept.native or kept.requires_grad():
-            kept._scan_log_partition()
-            device = kept.emissions.device
+        if not given.native or given.requires_grad():
+            given._scan_log_partition()
+            device = given.emissions.device
             sides = (None if isinstance(side, int) else torch.from_numpy(side) for side in (first, last))
             masks = (None if side is None else side.bool().to(device) for side in sides)
             where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
-            return scan.span_log_prob(kept._ragged(), *where, *masks)
+            return scan.span_log_prob(given._ragged(), *where, *masks)
         out = torch.empty(len(checked), dtype=torch.float64)
-        kept._check(kept._inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
-        return out.to(kept.emissions.dtype)
+        given._check(given._inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
+        return out.to(given.emissions.dtype)
 
     def _sequences(self, allowed: Tensor | None) -> list[OneSequence]:
         """The scores as arrays: a table has no gradients, and its rows are tokens, not padding."""
@@ -441,7 +436,7 @@ class ChainScores(Tabled):
         return arrays.ChainScores(*plain)._sequences(None)
 
     def _inference(self) -> Inference:
-        """The native side; it points into these tensors, which must be kept alive."""
+        """The native side; it points into these tensors, which must be given alive."""
         return make_inference(self.layout, self._arguments)
 
     def _rows(self) -> Tensor:
@@ -503,7 +498,7 @@ class ChainScores(Tabled):
         return scan.path_score(self._ragged(), path)
 
     def _scan_gold_score(self, tags: Tensor) -> Tensor:
-        """The same, where forbidden labels are an error."""
+        """Score of the given labels by the torch implementation; forbidden labels are an error."""
         gold = self._scan_score(tags)
         forbidden = gold == -torch.inf
         if bool(forbidden.any()):

@@ -131,8 +131,8 @@ class SegmentScores:
                 f"allowed must be bool (N, K, L) = {tuple(self.segments.shape)} to match segments, "
                 f"got {allowed.dtype} {tuple(allowed.shape)}"
             )
-        kept = self.segments.masked_fill(~allowed, -torch.inf)
-        return SegmentScores(kept, self.lengths, self.transitions, self.start, self.end)
+        segments = self.segments.masked_fill(~allowed, -torch.inf)
+        return SegmentScores(segments, self.lengths, self.transitions, self.start, self.end)
 
     def numpy(self) -> arrays.SegmentScores:
         """The same scores as arrays in float64, without gradients."""
@@ -167,8 +167,8 @@ class SegmentScores:
         """Probabilities of segments by forward-backward, and expected counts of transitions."""
         if self.requires_grad() or not self.segments.is_cpu:
             return self._graph_of_marginals()
-        found, kind = self.numpy().marginals(), self.segments.dtype
-        values = (found.log_partition, found.segments, found.transitions, found.start, found.end)
+        answer, kind = self.numpy().marginals(), self.segments.dtype
+        values = (answer.log_partition, answer.segments, answer.transitions, answer.start, answer.end)
         return SegmentMarginals(*(torch.from_numpy(x).to(kind) for x in values))
 
     def viterbi(self) -> Segmented:
@@ -200,8 +200,8 @@ class SegmentScores:
         with torch.enable_grad():
             inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in self.tensors]
             value = scan_log_partition(self.lengths, *inputs)
-            found = torch.autograd.grad(value.sum(), inputs, create_graph=True, materialize_grads=True)
-        return SegmentMarginals(value, *found)
+            grads = torch.autograd.grad(value.sum(), inputs, create_graph=True, materialize_grads=True)
+        return SegmentMarginals(value, *grads)
 
 
 class SegmentLogPartition(torch.autograd.Function):
@@ -216,22 +216,22 @@ class SegmentLogPartition(torch.autograd.Function):
         native = as_arrays(lengths, *scores)
         if not keep:
             return torch.from_numpy(native.log_partition()).to(scores[0].dtype)
-        found = native.marginals()
+        marginals = native.marginals()
         ctx.save_for_backward(*scores)
-        ctx.lengths, ctx.found = lengths, found
-        return torch.from_numpy(found.log_partition).to(scores[0].dtype)
+        ctx.lengths, ctx.marginals = lengths, marginals
+        return torch.from_numpy(marginals.log_partition).to(scores[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores = ctx.saved_tensors
         if torch.is_grad_enabled():
             return (None, None, *graph_gradient(scan_log_partition(ctx.lengths, *scores), scores, grad))
-        weights, found, factor = to_numpy(grad).astype(np.float64), ctx.found, 1.0
+        weights, marginals, factor = to_numpy(grad).astype(np.float64), ctx.marginals, 1.0
         if len(weights) and (weights == weights[0]).all():
             factor = float(weights[0])
         else:
-            found = as_arrays(ctx.lengths, *scores).weighted_marginals(weights)
-        parts = (found.segments, found.transitions, found.start, found.end)
+            marginals = as_arrays(ctx.lengths, *scores).weighted_marginals(weights)
+        parts = (marginals.segments, marginals.transitions, marginals.start, marginals.end)
         return (None, None, *(torch.from_numpy(p * factor).to(x) for p, x in zip(parts, scores, strict=True)))
 
 

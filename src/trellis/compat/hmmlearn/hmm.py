@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Self
 
 import numpy as np
@@ -13,16 +14,17 @@ from trellis.compat.estimator import Estimator
 from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.expectation import HMMObjective
-from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
-from trellis.models.probability import akaike, bayesian
+from trellis.models.hmm.probabilities import Probabilities, akaike, bayesian, chain_scores, log_emissions
 from trellis.ragged import check_lengths
 
 __all__ = ["CategoricalHMM"]
 
 RandomState = np.random.RandomState | int | None
 _CODES = {"s": "start", "t": "transitions", "e": "emissions"}
+_NAMES = ("startprob_", "transmat_", "emissionprob_")
 
 
+@dataclass(eq=False, repr=False)
 class CategoricalHMM(Estimator):
     """Hidden Markov model with categorical emissions; parameters and attributes are hmmlearn's.
 
@@ -30,55 +32,42 @@ class CategoricalHMM(Estimator):
     (n_components, n_features); ``monitor_`` has the history. ``implementation`` is accepted only for compatibility.
     """
 
-    startprob_: FloatArray
-    transmat_: FloatArray
-    emissionprob_: FloatArray
+    n_components: int = 1
+    startprob_prior: npt.ArrayLike = 1.0
+    transmat_prior: npt.ArrayLike = 1.0
+    _: KW_ONLY
+    emissionprob_prior: npt.ArrayLike = 1.0
+    n_features: int | None = None
+    algorithm: str = "viterbi"
+    random_state: RandomState = None
+    n_iter: int = 10
+    tol: float = 1e-2
+    verbose: bool = False
+    params: str = "ste"
+    init_params: str = "ste"
+    implementation: str = "log"
+    startprob_: FloatArray = field(init=False)
+    transmat_: FloatArray = field(init=False)
+    emissionprob_: FloatArray = field(init=False)
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        startprob_prior: npt.ArrayLike = 1.0,
-        transmat_prior: npt.ArrayLike = 1.0,
-        *,
-        emissionprob_prior: npt.ArrayLike = 1.0,
-        n_features: int | None = None,
-        algorithm: str = "viterbi",
-        random_state: RandomState = None,
-        n_iter: int = 10,
-        tol: float = 1e-2,
-        verbose: bool = False,
-        params: str = "ste",
-        init_params: str = "ste",
-        implementation: str = "log",
-    ) -> None:
-        self.n_components = n_components
-        self.startprob_prior = startprob_prior
-        self.transmat_prior = transmat_prior
-        self.emissionprob_prior = emissionprob_prior
-        self.n_features = n_features
-        self.algorithm = algorithm
-        self.random_state = random_state
-        self.n_iter = n_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.params = params
-        self.init_params = init_params
-        self.implementation = implementation
-        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+    def __post_init__(self) -> None:
+        self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
 
     def fit(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Self:
         """Estimate the parameters by EM, starting from those that are set, or from random ones for ``init_params``."""
         symbols, sizes = self._input(X, lengths)
         self._init(X, lengths)
         weights = self._check().flat()
+        fixed = frozenset(part for code, part in _CODES.items() if code not in self.params)
         objective = HMMObjective(
-            symbols, sizes, self.n_components, self._features(), pseudo=self._pseudo(), fixed=self._fixed()
+            symbols, sizes, self.n_components, self._features(), pseudo=self._pseudo(), fixed=fixed
         )
         self.monitor_._reset()
         for _ in range(self.n_iter):
             log_prob, counts = objective.expected_counts(Probabilities.from_flat(weights, self.n_components))
             weights = objective.maximise(weights, counts)
-            self._take(Probabilities.from_flat(weights, self.n_components))
+            p = Probabilities.from_flat(weights, self.n_components)
+            self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
             self.monitor_.report(log_prob)
             if self.monitor_.converged:
                 break
@@ -143,11 +132,11 @@ class CategoricalHMM(Estimator):
 
     def aic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
         """Akaike's information criterion; lower is better."""
-        return akaike(self.score(X, lengths), self._free())
+        return akaike(self.score(X, lengths), self._check().free())
 
     def bic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
         """The Bayesian information criterion; lower is better."""
-        return bayesian(self.score(X, lengths), self._free(), len(np.asarray(X)))
+        return bayesian(self.score(X, lengths), self._check().free(), len(np.asarray(X)))
 
     def _scores(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> chain.ChainScores:
         p = self._check()
@@ -217,21 +206,9 @@ class CategoricalHMM(Estimator):
             np.broadcast_to(np.asarray(self.emissionprob_prior, dtype=np.float64) - 1, (n, V)).T,
         )
 
-    def _fixed(self) -> frozenset[str]:
-        return frozenset(part for code, part in _CODES.items() if code not in self.params)
-
-    def _take(self, p: Probabilities) -> None:
-        self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
-
-    def _free(self) -> int:
-        return self._check().free()
-
-
-_NAMES = ("startprob_", "transmat_", "emissionprob_")
-
 
 def _random(state: RandomState) -> np.random.RandomState:
-    """What scikit-learn's ``check_random_state`` makes of it."""
+    """A generator for a seed or a generator, by the rules of scikit-learn's ``check_random_state``."""
     if isinstance(state, np.random.RandomState):
         return state
     default: np.random.RandomState = np.random.mtrand._rand

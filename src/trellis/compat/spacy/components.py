@@ -1,11 +1,13 @@
-"""Taggers as components of spaCy: batches of documents in, annotations on them out.
+"""Taggers as components of spaCy: batches of documents in, annotations and probabilities on them out.
 
 spaCy reads the types of `initialize`, so they are not strings here.
 """
 
+import math
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Optional, Self
@@ -13,31 +15,183 @@ from typing import Any, Optional, Self
 import numpy as np
 
 from trellis import config
-from trellis.arrays import AnyArray, IntArray
-from trellis.compat.spacy.documents import (
-    PARTS_OF_SPEECH,
-    Batch,
-    Spans,
-    Strings,
-    add_extensions,
-    bounds_of,
-    tagged_texts,
-    words_and_spaces,
-)
+from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.corpus import sentence_from_words
 from trellis.corpus.spacy import sentences_of, tagged_sentence
 from trellis.errors import ConfigError, DataError, ModelError, number_of, warn
-from trellis.models import Tagger, load
+from trellis.models import Tagged, Tagger, load
+from trellis.models.answers import Answers
 from trellis.models.data import segments
 from trellis.models.folder import prepare, save_model
 from trellis.models.registry import get_family, make_tagger
 from trellis.optional import needed
-from trellis.ragged import ranges
+from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, splitter
 
+PARTS_OF_SPEECH = frozenset(
+    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()  # noqa: SIM905
+)
+_EXTENSION = "probability"
+_COLUMNS = ("TAG", "POS", "LEMMA")
+_STRINGS = 100_000  # that a component remembers
 _BATCH = 1000  # documents that are tagged at a time, as many as a pipeline of spaCy takes
 _NOTHING = np.empty(0)
 _INSIDE, _OUTSIDE, _BEGIN = 1, 2, 3  # spaCy's numbers for the place of a token in an entity
+
+
+def _spacy() -> Any:
+    return needed("spacy", "spacy", "trellis.compat.spacy")
+
+
+class Strings(dict[int, str]):
+    """spaCy's numbers as strings, looked up once; `blank` are those of white space."""
+
+    def __init__(self, strings: Any) -> None:
+        self._strings = strings
+        self.blank: set[int] = set()
+
+    def __missing__(self, number: int) -> str:
+        if len(self) >= _STRINGS:
+            self.clear()
+        text = self[number] = str(self._strings[number])
+        if text.isspace():
+            self.blank.add(number)
+        return text
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The tokens of documents that a tagger gets: all but those of white space, sentence by sentence."""
+
+    docs: Sequence[Any]
+    bounds: IntArray  # [D + 1], the first token of each document among the tokens of all
+    places: IntArray  # [N], of each token that is tagged, among the tokens of all
+    sentences: list[Any]
+    """Lists of tokens; sentences with columns where spaCy knows more of every token."""
+
+    @classmethod
+    def of(cls, docs: Sequence[Any], strings: Strings) -> Self:
+        """A sentence begins where spaCy says so, and with each document."""
+        attributes, bounds = [_spacy().attrs.IDS[name] for name in ("ORTH", "SENT_START", *_COLUMNS)], bounds_of(docs)
+        arrays = [doc.to_array(attributes) for doc in docs]
+        table = np.concatenate([np.empty((0, 2 + len(_COLUMNS)), dtype=np.uint64), *arrays])  # [tokens, attributes]
+        words = list(map(strings.__getitem__, table[:, 0].tolist()))
+        starts = table[:, 1] == 1
+        starts[bounds[:-1][np.diff(bounds) > 0]] = True
+        blank = np.isin(table[:, 0], np.fromiter(strings.blank, dtype=np.uint64)) if strings.blank else None
+        places = np.arange(len(words)) if blank is None else np.flatnonzero(~blank)
+        if len(places) < len(words):
+            words = [words[place] for place in places.tolist()]
+        # The tokens of each sentence among those that are tagged; a sentence of white space has none.
+        cuts = np.unique(np.searchsorted(places, np.append(np.flatnonzero(starts), len(starts)))).tolist()
+        pieces = [words[a:b] for a, b in pairwise(cuts)]
+        return cls(docs, bounds, places, _with_columns(pieces, table[places, 2:], cuts, strings))
+
+
+def bounds_of(docs: Sequence[Any]) -> IntArray:
+    """``[D + 1]``: the first token of each document among the tokens of all."""
+    return offsets_of(np.array([len(doc) for doc in docs], dtype=np.int64))
+
+
+def _with_columns(pieces: list[list[str]], table: AnyArray, cuts: Sequence[int], strings: Strings) -> list[Any]:
+    """What spaCy knows of every token of a sentence as its columns."""
+    if not table.any():
+        return pieces
+    names = [name.lower() for name in _COLUMNS]
+    sentences = []
+    for words, (begin, end) in zip(pieces, pairwise(cuts), strict=True):
+        own = table[begin:end]
+        known = dict(zip(names, own.T.tolist(), strict=True))
+        columns = {name: [strings[number] for number in numbers] for name, numbers in known.items() if all(numbers)}
+        sentences.append(Sentence(words, columns=columns) if columns else words)
+    return sentences
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Spans of the documents of a batch by their tokens, counted over all documents, in order and apart."""
+
+    first: IntArray  # [S]
+    stop: IntArray  # [S], one after the last
+    kind: IntArray  # [S], index into kinds
+    probability: FloatArray  # [S]
+    kinds: Sequence[str]
+
+    def objects(self, doc: Any, begin: int, low: int, high: int) -> list[Any]:
+        """The spans from `low` to `high` as those of a document that begins there, which keeps their probabilities."""
+        kind = _spacy().tokens.Span
+        columns = (self.first, self.stop, self.kind, self.probability)
+        places, known = [], {}
+        for first, stop, number, probability in zip(*(column[low:high].tolist() for column in columns), strict=True):
+            places.append((first - begin, stop - begin, self.kinds[number]))
+            known[_name(*places[-1])] = probability
+        doc.user_data.setdefault("trellis_spans", {}).update(known)
+        return [kind(doc, *place) for place in places]
+
+    @classmethod
+    def of_tokens(cls, batch: Batch, answers: Answers) -> Self:
+        """What was found in the sentences of the batch."""
+        table = answers.spans
+        begin = answers.token_offsets[table.sequence]  # of the sentence
+        first, last = batch.places[begin + table.begin], batch.places[begin + table.end - 1]
+        return cls(first, last + 1, table.kind, answers.span_probabilities, table.kinds)
+
+    @classmethod
+    def of_texts(cls, docs: Sequence[Any], bounds: IntArray, tagger: Tagger[Any]) -> Self:
+        """What a tagger of characters finds; a span reaches to the borders of the tokens around it."""
+        rows, probabilities, kinds, end = list[tuple[int, int, int]](), list[float](), dict[str, int](), 0
+        for doc, shift, begin, tagged in tagged_texts(docs, bounds, tagger):
+            for one in tagged.spans:
+                span = doc.char_span(begin + one.start, begin + one.end, alignment_mode="expand")
+                if shift + span.start >= end:  # two names in one token of spaCy: the first stays
+                    end = shift + span.end
+                    rows.append((shift + span.start, end, kinds.setdefault(one.label, len(kinds))))
+                    probabilities.append(one.probability)
+        first, stop, kind = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return cls(first, stop, kind, np.array(probabilities), list(kinds))
+
+
+def tagged_texts(docs: Sequence[Any], bounds: IntArray, tagger: Tagger[Any]) -> Iterator[tuple[Any, int, int, Tagged]]:
+    """Sentences as texts: the document of each, its place among the tokens of all, where it begins, what was found."""
+    texts = [
+        (doc, shift, *piece) for doc, shift in zip(docs, bounds[:-1].tolist(), strict=True) for piece in _texts(doc)
+    ]
+    answers = tagger.annotate([text for _, _, _, text in texts])
+    for (doc, shift, begin, _), tagged in zip(texts, answers, strict=True):
+        yield doc, shift, begin, tagged
+
+
+def _texts(doc: Any) -> Iterator[tuple[int, str]]:
+    """The sentences of a document: where each begins, and its text without the white space around it."""
+    for span in sentences_of(doc):
+        text = span.text
+        if own := text.strip():
+            begin = span[0].idx + len(text) - len(text.lstrip())
+            yield begin, own
+
+
+def add_extensions() -> None:
+    """``span._.probability`` and ``token._.probability``, unless somebody else has such names."""
+    tokens = _spacy().tokens
+    for kind, getter in ((tokens.Span, _of_span), (tokens.Token, _of_token)):
+        if not kind.has_extension(_EXTENSION):
+            kind.set_extension(_EXTENSION, getter=getter)
+
+
+def _name(start: int, end: int, label: str) -> str:
+    """Under which the probability of a span is kept with its document."""
+    return f"{start} {end} {label}"
+
+
+def _of_span(span: Any) -> float | None:
+    known: dict[str, float] = span.doc.user_data.get("trellis_spans", {})
+    return known.get(_name(span.start, span.end, span.label_))
+
+
+def _of_token(token: Any) -> float | None:
+    """None where there is no tag: at white space, and in a document that was not tagged."""
+    known: Sequence[float] = token.doc.user_data.get("trellis_tags", ())
+    return None if token.i >= len(known) or math.isnan(known[token.i]) else float(known[token.i])
 
 
 class StoredTagger:
@@ -107,7 +261,7 @@ class _Component(StoredTagger, ABC):
 
     def pipe(self, stream: Iterable[Any], *, batch_size: int = _BATCH) -> Iterator[Any]:
         """The documents, annotated; those of a batch are tagged in one call."""
-        for docs in needed("spacy", "spacy", self.name).util.minibatch(stream, batch_size):
+        for docs in _spacy().util.minibatch(stream, batch_size):
             tagger = self.tagger
             self._check(tagger)
             self._annotate(docs, tagger)
@@ -124,7 +278,9 @@ class _Component(StoredTagger, ABC):
         if self.model is not None:
             return
         sentences = list(self._labelled(example.reference for example in get_examples()))
-        held_out = None if dev is None else list(self._labelled(_documents(nlp, dev)))
+        held_out = None
+        if dev is not None:
+            held_out = list(self._labelled(_spacy().tokens.DocBin().from_disk(dev).get_docs(nlp.vocab)))
         self.tagger = _untrained(self.name, self.train).fit(sentences, dev=held_out)
 
     @property
@@ -178,7 +334,7 @@ class EntityComponent(_Component):
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """Precision, recall and F1 of entities."""
-        found: dict[str, Any] = needed("spacy.scorer", "spacy", self.name).get_ner_prf(examples)
+        found: dict[str, Any] = _spacy().scorer.get_ner_prf(examples)
         return found
 
     def _check(self, tagger: Tagger[Any]) -> None:
@@ -196,7 +352,7 @@ class EntityComponent(_Component):
 
     def _write(self, docs: Sequence[Any], bounds: IntArray, spans: Spans) -> None:
         """Tokens get their entities by arrays; there are objects only for what was found."""
-        library = needed("spacy", "spacy", self.name)
+        library = _spacy()
         attributes = [library.attrs.IDS[name] for name in ("ENT_IOB", "ENT_TYPE", "ENT_KB_ID")]
         group, key = library.tokens.SpanGroup, self.spans_key
         numbers = np.array([self._number(kind) for kind in spans.kinds], dtype=np.uint64)
@@ -233,7 +389,7 @@ class TagComponent(_Component):
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """The share of tokens with the right tag."""
-        scorer = needed("spacy.scorer", "spacy", self.name).Scorer
+        scorer = _spacy().scorer.Scorer
         found: dict[str, Any] = scorer.score_token_attr(examples, self._attribute(), **settings)
         return found
 
@@ -247,7 +403,7 @@ class TagComponent(_Component):
             raise ModelError(f"{self.name}: this model tags characters; spaCy's tokens are words")
 
     def _annotate(self, docs: Sequence[Any], tagger: Tagger[Any]) -> None:
-        attribute = needed("spacy", "spacy", self.name).attrs.IDS[self._attribute().upper()]
+        attribute = _spacy().attrs.IDS[self._attribute().upper()]
         batch = Batch.of(docs, self._strings)
         answers, count = tagger.answers(batch.sentences), int(batch.bounds[-1])
         numbers = np.array([self._number(label) for label in tagger.labels_], dtype=np.uint64)
@@ -272,7 +428,7 @@ class WordComponent(_Component):
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """Precision, recall and F1 of words."""
-        scorer = needed("spacy.scorer", "spacy", self.name).Scorer
+        scorer = _spacy().scorer.Scorer
         found: dict[str, Any] = scorer.score_tokenization(examples, **settings)
         return found
 
@@ -312,8 +468,8 @@ class SegmentingTokenizer(StoredTagger):
 
     def __call__(self, text: str) -> Any:
         _check_makes_words(self.name, self.tagger)
-        words, spaces = words_and_spaces(text, self.tagger(text).words if text else [])
-        return needed("spacy", "spacy", self.name).tokens.Doc(self.vocab, words=words, spaces=spaces)
+        words, spaces = _spacy().util.get_words_and_spaces(self.tagger(text).words if text else [], text)
+        return _spacy().tokens.Doc(self.vocab, words=list(words), spaces=list(spaces))
 
 
 def _untrained(name: str, train: dict[str, Any]) -> Any:
@@ -324,11 +480,3 @@ def _untrained(name: str, train: dict[str, Any]) -> Any:
         return make_tagger(family, config.changed(family.defaults(), settings))
     except ConfigError as error:
         raise ConfigError(f"{name}: train: {error}") from None
-
-
-def _documents(nlp: Any, path: str) -> Iterable[Any]:
-    """The documents of a file that spaCy stored."""
-    from spacy.tokens import DocBin  # type: ignore[import-not-found, unused-ignore]
-
-    found: Iterable[Any] = DocBin().from_disk(path).get_docs(nlp.vocab)
-    return found

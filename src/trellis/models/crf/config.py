@@ -1,7 +1,5 @@
 """The settings of a feature CRF."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -10,7 +8,7 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
-from trellis.models.states import MOST_PAIRS
+from trellis.models.histories import MOST_PAIRS
 from trellis.tags import StateMap
 
 SUMMED = ("lbfgs", "owlqn")
@@ -24,7 +22,7 @@ _PRUNED = 1e-3  # of the largest weight: see docs/performance.md for what it cha
 _LEAST = {
     "pairs": 0,
     "period": 0,
-    "patience": 0,
+    "patience": 1,
     "max_iterations": 0,
     "memory": 1,
     "max_linesearch": 1,
@@ -123,9 +121,9 @@ class CRFConfig:
             raise ConfigError(f"prune must be at least 0 and below 1, got {self.prune!r}")
         if self.pairs > MOST_PAIRS:
             raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
-        for name in ("aggressiveness", "variance", "gamma"):
+        for name in ("learning_rate", "aggressiveness", "variance", "gamma"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
+            if value is not None and not (np.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
         if self.pa_type not in (0, 1, 2):
             raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")

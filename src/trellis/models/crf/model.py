@@ -7,49 +7,318 @@
 Features come from templates (``features="ner" | "pos" | "chunk" | "seg"``, or a template file), or are given
 for each token (``features="given"``) as lists of strings or as the dicts that sklearn-crfsuite takes. Objective,
 defaults and stopping tests are CRFsuite's; scheme constraints, on by default, are what it does not have.
+
+An attribute of a token has weights for labels. An attribute of the step into a token, made by a template that starts
+with B or *, has weights for pairs of labels: that of the token before and its own. A pair (i, j) of L labels is written
+as one number, i * L + j, so that both are the same kind of table.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis import _native, chain
-from trellis.arrays import Arrays, IntArray, plain_array
+from trellis.arrays import Arrays, BoolArray, FloatArray, IntArray, plain_array
 from trellis.corpus import Shards
-from trellis.errors import ConfigError, ModelError
+from trellis.errors import ConfigError, ModelError, StoreError, TemplateError
 from trellis.features import (
     AttributeIndex,
     Clusters,
+    Compiled,
     Extractor,
     GivenExtractor,
     TemplateExtractor,
     Templates,
     get_templates,
 )
+from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
-from trellis.models.crf.attributes import FeatureSelection, observe
+from trellis.metrics import Grid, Report
+from trellis.models import explain
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
-from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
-from trellis.models.crf.storage import from_stored, to_stored
-from trellis.models.crf.weights import AttributeWeights, CRFWeights, Earlier, Observed, chained, scores_per_token
-from trellis.models.data import Label, Labelled, learned_states, learned_tag_set, tokens_of
-from trellis.models.explain import Explanation
-from trellis.models.states import stored_states
+from trellis.models.data import Label, Labelled, learned_states, learned_tag_set, stored_states, tokens_of
+from trellis.models.histories import MOST_PAIRS, labels_of, states_of
 from trellis.models.tagger import FitOptions, Stream, Tagger
-from trellis.store import Stored
+from trellis.ragged import check_lengths
+from trellis.store import Stored, narrowed
 from trellis.tags import StateMap
 from trellis.text import FOLDED_POINTS
 from trellis.training import History
+from trellis.training.objective import Vector
 from trellis.training.process_group import ProcessGroup
 
 if TYPE_CHECKING:
+    from trellis.models.crf.objective import FeatureSelection
     from trellis.models.crf.out_of_core import CompiledCorpus
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeWeights:
+    """Weights of pairs (attribute, label), attribute by attribute."""
+
+    index: AttributeIndex
+    ends: IntArray  # [A] where the pairs of an attribute end
+    labels: npt.NDArray[np.uint16]  # [pairs]
+    weights: Vector  # [pairs]
+    width: int  # how many labels there are
+
+    @cached
+    def ready(self) -> _native.Weights:
+        """The weights of pairs as scoring looks them up; made when first asked for."""
+        return _native.Weights(self.ends, self.labels, self.weights, self.width)
+
+    @property
+    def owners(self) -> IntArray:
+        """The attribute of each pair."""
+        return owners_of(self.ends)
+
+    def of(self, attribute: int) -> dict[int, float]:
+        """The weights of one attribute by label."""
+        own = slice(int(self.ends[attribute - 1]) if attribute else 0, int(self.ends[attribute]))
+        return dict(zip(self.labels[own].tolist(), self.weights[own].tolist(), strict=True))
+
+    def single(self) -> Self:
+        """With each weight as the nearest number of single precision, as files hold them in half the space."""
+        return replace(self, weights=self.weights.astype(np.float32).astype(np.float64))
+
+    def pruned(self, share: float = 0.0) -> Self:
+        """Without weights that are zero or below this share of the largest, and attributes that have no other."""
+        sizes = np.abs(self.weights)
+        kept = (sizes > 0.0) & (sizes >= share * sizes.max(initial=0.0))
+        if kept.all() and (np.diff(self.ends, prepend=0) > 0).all():
+            return self
+        counts = np.bincount(self.owners[kept], minlength=len(self.ends))
+        alive = np.flatnonzero(counts)
+        ends, labels, weights = np.cumsum(counts[alive]), self.labels[kept], self.weights[kept]
+        return replace(self, index=self.index.select(alive), ends=ends, labels=labels, weights=weights)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HistoryWeights:
+    """Pairs of labels that have their own state, and the weights of the labels after them."""
+
+    pairs: IntArray  # [P, 2]
+    rows: Vector  # [P, L] 0 where there is no weight
+    weighted: BoolArray  # [P, L]
+
+
+@dataclass(frozen=True, eq=False)
+class CRFWeights(AttributeWeights):
+    """Weights of the attributes of tokens, of transitions, and of the attributes of steps if there are such."""
+
+    transitions: Vector  # [L, L]; minus infinity is forbidden
+    weighted: BoolArray  # [L, L] which transitions have a weight; the others score 0
+    start: Vector  # [L] 0, or minus infinity if no sentence may begin so
+    end: Vector  # [L]
+    edges: AttributeWeights | None = None  # of pairs of labels
+    histories: HistoryWeights | None = None  # with order 2
+
+    @property
+    def state_labels(self) -> IntArray | None:
+        """With order 2: the label of each state of the chain."""
+        return None if self.histories is None else labels_of(self.histories.pairs, self.width)
+
+    def single(self) -> Self:
+        """The weights of steps as well."""
+        return replace(super().single(), edges=None if self.edges is None else self.edges.single())
+
+    def pruned(self, share: float = 0.0) -> Self:
+        """The weights of steps as well."""
+        return replace(super().pruned(share), edges=None if self.edges is None else self.edges.pruned(share))
+
+
+class Earlier(NamedTuple):
+    """What was learned before."""
+
+    weights: CRFWeights
+    states: StateMap
+
+
+def scores_per_token(states: int, *, steps: bool) -> int:
+    """How many scores a token of the chain has."""
+    return states * (states + 1) if steps else states
+
+
+def owners_of(ends: IntArray) -> IntArray:
+    """The attribute of each pair, given where the pairs of an attribute end."""
+    return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Observed:
+    """Sentences as numbered attributes of their tokens, and of the steps between them if there are such."""
+
+    tokens: Compiled
+    steps: Compiled | None = None
+
+    @classmethod
+    def of(
+        cls,
+        extractor: Extractor,
+        inputs: Sequence[Any],
+        index: AttributeIndex,
+        edges: AttributeIndex | None,
+        *,
+        grow: bool = False,
+    ) -> Observed:
+        """Of inputs, with the numbers of `index` and, for steps, of `edges`; new attributes get one with `grow`."""
+        tokens = extractor.compile(inputs, index, grow=grow)
+        return cls(tokens, None if edges is None else extractor.compile_edges(inputs, edges, grow=grow))
+
+    def scores(self, p: CRFWeights) -> chain.ChainScores:
+        """The scores of the sentences."""
+        emissions = np.empty((self.tokens.tokens, p.width))
+        _native.score_dataset(self.tokens, p.ready, emissions)
+        return chained(emissions, check_lengths(np.diff(self.tokens.offsets)), p, self.steps)
+
+
+def chained(emissions: FloatArray, lengths: IntArray, p: CRFWeights, steps: Compiled | None) -> chain.ChainScores:
+    """The chain of these emissions with the transitions of the model, and the scores of steps if there are such."""
+    if p.histories is not None:
+        steps_of_states, start, end = chain_of(p.transitions, p.start, p.end, p.histories)
+        return chain.ChainScores(emissions[:, p.state_labels], lengths, steps_of_states, start, end)
+    edges = None
+    if p.edges is not None and steps is not None:
+        edges = np.empty((int(np.maximum(lengths - 1, 0).sum()), p.width, p.width))
+        _native.score_edges(steps, p.edges.ready, edges)
+    return chain.ChainScores(emissions, lengths, p.transitions, p.start, p.end, edges)
+
+
+def chain_of(
+    transitions: Vector, start: Vector, end: Vector, histories: HistoryWeights
+) -> tuple[Vector, Vector, Vector]:
+    """Transitions (S, S), start and end (S,) of the chain over histories, from those over labels."""
+    L = len(start)
+    labels = labels_of(histories.pairs, L)
+    scores = transitions[labels]  # [S, L]
+    scores[L:] += histories.rows
+    steps = np.full((len(labels), len(labels)), -np.inf)
+    np.put_along_axis(steps, states_of(histories.pairs, L)[labels], scores, axis=1)
+    return steps, np.concatenate([start, np.full(len(histories.pairs), -np.inf)]), end[labels]
+
+
+def to_stored(p: CRFWeights, extractor: Extractor, states: StateMap) -> tuple[dict[str, Any], Arrays]:
+    """Manifest and arrays."""
+    templates = None
+    if isinstance(extractor, TemplateExtractor):
+        templates = {"name": extractor.templates.name, "text": extractor.templates.text}
+    arrays: Arrays = {
+        **_arrays(p),
+        **({} if p.edges is None else _arrays(p.edges, "edge.")),
+        "transitions": p.transitions,
+        "weighted": p.weighted.view(np.uint8),
+        "start": p.start,
+        "end": p.end,
+    }
+    if p.histories is not None:
+        arrays |= {"history.pairs": p.histories.pairs, "history.rows": p.histories.rows}
+        arrays["history.weighted"] = p.histories.weighted.view(np.uint8)
+    if isinstance(extractor, TemplateExtractor) and extractor.clusters is not None:
+        arrays |= extractor.clusters.arrays()
+    return {"templates": templates, "learn_scheme": states.scheme.value}, arrays
+
+
+def from_stored(stored: Stored, L: int, lexicon: Sequence[str] = ()) -> tuple[CRFWeights, Extractor]:
+    """The inverse of `to_stored`, for L states and these columns of a lexicon."""
+    templates = stored.manifest.optional_table("templates")
+    extractor: Extractor = GivenExtractor()
+    if templates is not None:
+        try:
+            parsed = Templates.parse(templates.text("text"), name=templates.text("name"))
+            extractor = TemplateExtractor(parsed, Clusters.from_stored(stored), lexicon)
+        except TemplateError as error:
+            raise StoreError(f"{stored.where}: the manifest: the field 'templates': {error}") from None
+    forbidden = -np.inf
+    p = CRFWeights(
+        *_stored_weights(stored, L, "", extractor.token_templates),
+        stored.array("transitions", np.float64, (L, L), forbidden),
+        stored.array("weighted", np.uint8, (L, L), 0, 1).astype(np.bool_),
+        stored.array("start", np.float64, (L,), forbidden),
+        stored.array("end", np.float64, (L,), forbidden),
+        None
+        if extractor.step_templates is None
+        else AttributeWeights(*_stored_weights(stored, L * L, "edge.", extractor.step_templates)),
+        _stored_histories(stored, L) if "history.pairs" in stored else None,
+    )
+    return p, extractor
+
+
+def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
+    single = weights.weights.astype(np.float32)
+    return {
+        **weights.index.arrays(prefix),
+        f"{prefix}pair_counts": narrowed(np.diff(weights.ends, prepend=0)),
+        f"{prefix}pair_labels": narrowed(weights.labels),
+        f"{prefix}pair_weights": single if np.array_equal(single, weights.weights) else weights.weights,
+    }
+
+
+def _stored_histories(stored: Stored, L: int) -> HistoryWeights:
+    pairs = stored.array("history.pairs", np.int64, (None, 2), 0, L - 1)
+    if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
+        raise stored.refused("history.pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
+    rows = stored.array("history.rows", np.float64, (len(pairs), L))
+    return HistoryWeights(pairs, rows, stored.array("history.weighted", np.uint8, rows.shape, 0, 1).astype(np.bool_))
+
+
+def _stored_weights(
+    stored: Stored, width: int, prefix: str, templates: _native.TemplateSet | None
+) -> tuple[AttributeIndex, IntArray, npt.NDArray[np.uint16], Vector, int]:
+    """The inverse of `_arrays`, each of which native code indexes by: the fields of `AttributeWeights`."""
+    index = AttributeIndex.from_stored(stored, prefix, templates)
+    labels = stored.array(f"{prefix}pair_labels", (np.uint8, np.uint16), (None,), 0, width - 1)
+    ends = stored.lengths(f"{prefix}pair_counts", len(labels), len(index))
+    weights = stored.array(f"{prefix}pair_weights", (np.float64, np.float32), labels.shape)
+    return index, ends, labels.astype(np.uint16, copy=False), weights.astype(np.float64, copy=False), width
+
+
+@dataclass(frozen=True)
+class WeightedFeature:
+    """One feature of a token, or, with a `previous` label, of the step into it."""
+
+    name: str
+    label: str
+    weight: float
+    previous: str | None = None
+
+    @property
+    def labels(self) -> str:
+        """Its label, or both."""
+        return self.label if self.previous is None else f"{self.previous} -> {self.label}"
+
+
+@dataclass(frozen=True)
+class FeatureTable(Report):
+    """Features, largest weight (by size) first."""
+
+    features: tuple[WeightedFeature, ...]
+
+    def grid(self) -> Grid:
+        """One row per feature."""
+        rows = tuple((f.name, f.labels, f"{f.weight:+.4f}") for f in self.features)
+        return Grid("Features", ("feature", "label", "weight"), rows)
+
+
+@dataclass(frozen=True)
+class TransitionTable(Report):
+    """``weights[i][j]`` of label i before label j; None has no weight, minus infinity is forbidden."""
+
+    labels: tuple[str, ...]
+    weights: tuple[tuple[float | None, ...], ...]
+
+    def grid(self) -> Grid:
+        """Rows from, columns to."""
+        cells = [["" if w is None else f"{w:+.3f}" for w in row] for row in self.weights]
+        rows = tuple((label, *row) for label, row in zip(self.labels, cells, strict=True))
+        return Grid("Transitions from row to column", ("from", *self.labels), rows)
 
 
 @final
@@ -79,7 +348,7 @@ class CRF(Tagger[CRFConfig]):
             self._learn_from_disk(options.stream, dev, options)
             return
         # Imported here, since who tags needs neither.
-        from trellis.models.crf.objective import CRFObjective
+        from trellis.models.crf.objective import CRFObjective, observe
         from trellis.models.crf.training import learn
 
         group, earlier = options.group, self._earlier(options)
@@ -172,7 +441,7 @@ class CRF(Tagger[CRFConfig]):
         p, extractor = self._fitted(), self._extractor()
         if not isinstance(extractor, TemplateExtractor):
             return Observed.of(extractor, inputs, p.index, None).scores(p)
-        emissions, offsets = extractor.score(inputs, self._token_scorer(p, extractor.templates))
+        emissions, offsets = extractor.score(inputs, self._token_scorer(p))
         steps = None if p.edges is None else extractor.compile_edges(inputs, p.edges.index, grow=False)
         return chained(emissions, offsets[1:] - offsets[:-1], p, steps)
 
@@ -182,7 +451,7 @@ class CRF(Tagger[CRFConfig]):
             return None
         labeller, seen = self._chain_labeller(p), self._for_scores(inputs, [])
         if isinstance(extractor, TemplateExtractor):
-            return extractor.best(seen, self._token_scorer(p, extractor.templates), labeller)
+            return extractor.best(seen, self._token_scorer(p), labeller)
         return labeller.best(extractor.compile(seen, p.index, grow=False), p.ready)
 
     def _chain_labeller(self, p: CRFWeights) -> _native.Labeller:
@@ -194,21 +463,22 @@ class CRF(Tagger[CRFConfig]):
             self._labeller = p, _native.Labeller(names, *chain_of_states)
         return self._labeller[1]
 
-    def _token_scorer(self, p: CRFWeights, templates: Templates) -> _native.TokenScorer:
+    def _token_scorer(self, p: CRFWeights) -> _native.TokenScorer:
         """What scores tokens with these weights; made when first asked for."""
         if self._scorer is None or self._scorer[0] is not p:
-            folding = FOLDED_POINTS if self.config.fold_width else {}
+            folding = FOLDED_POINTS if self.settings_.fold_width else {}
             arrays = p.ends, p.labels, p.weights
-            self._scorer = p, _native.TokenScorer(templates.native, p.index.native, *arrays, p.width, folding)
+            try:
+                self._scorer = p, _native.TokenScorer(p.index.native, *arrays, p.width, folding)
+            except ValueError as error:  # only a file that somebody changed has such attributes
+                raise StoreError(f"the attributes of this model: {error}") from None
         return self._scorer[1]
 
     def _folds_itself(self) -> bool:
         p, extractor = self._fitted(), self._extractor()
         if not isinstance(extractor, TemplateExtractor):
             return True  # features that are given have no forms to fold
-        if extractor.templates.uses_clusters or p.edges is not None:
-            return False
-        return self._token_scorer(p, extractor.templates).folds
+        return self.config.fold_width and not extractor.templates.uses_clusters and p.edges is None
 
     def _state_labels(self) -> IntArray | None:
         states = self._fitted().state_labels
@@ -219,22 +489,50 @@ class CRF(Tagger[CRFConfig]):
         states = len(p.start) if p.state_labels is None else len(p.state_labels)
         return scores_per_token(states, steps=p.edges is not None)
 
-    def explain(self, sentence: Any, position: int) -> Explanation:
+    def explain(self, sentence: Any, position: int) -> explain.Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
 
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        seen = self._prepared([sentence], self._lexicons("own"))[0]
-        return explain_features(seen, position, self._extractor(), self._fitted(), self.states_)
+        p, states, extractor = self._fitted(), self.states_, self._extractor()
+        seen = self._prepared([sentence], self._lexicons("own"))
+        observed = Observed.of(extractor, seen, p.index, None if p.edges is None else p.edges.index)
+
+        def parts(t: int, chosen: int, runner_up: int) -> Iterator[explain.Part]:
+            pair = chosen, runner_up
+            if p.state_labels is not None:
+                pair = int(p.state_labels[chosen]), int(p.state_labels[runner_up])
+            return _parts(observed.tokens, p, t, *pair)
+
+        def step_parts(t: int, chosen: explain.Step, runner_up: explain.Step) -> Iterator[explain.Part]:
+            if p.edges is not None and observed.steps is not None:
+                yield from _parts(observed.steps, p.edges, t, *(i * p.width + j for i, j in (chosen, runner_up)))
+
+        return explain.explain(observed.scores(p), position, states.tags, self._state_labels(), parts, step_parts)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` features with the largest weights, by size, of one label or of all."""
-        return top_features(self._fitted(), self.states_, label, n)
+        p, states = self._fitted(), self.states_
+        names, width = states.names, len(states)
+        named = np.ones(width, dtype=np.bool_)
+        if label is not None:
+            named = np.array([name == label for name in names])
+            if label in states.tags.labels or not named.any():
+                named = states.labels == states.tags.id(label)
+        found = [WeightedFeature(name, names[state], w) for name, state, w in _largest(p, named, n)]
+        if p.edges is not None:
+            for name, pair, w in _largest(p.edges, np.tile(named, width), n):
+                found.append(WeightedFeature(name, names[pair % width], w, names[pair // width]))
+        return FeatureTable(tuple(sorted(found, key=lambda f: -abs(f.weight))[:n]))
 
     def transitions(self) -> TransitionTable:
         """Weights of transitions from row to column."""
-        return transitions(self._fitted(), self.states_)
+        p = self._fitted()
+        shown = p.weighted | np.isneginf(p.transitions)
+        rows = zip(p.transitions.tolist(), shown.tolist(), strict=True)
+        cells = tuple(tuple(w if s else None for w, s in zip(*row, strict=True)) for row in rows)
+        return TransitionTable(self.states_.names, cells)
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""
@@ -244,6 +542,8 @@ class CRF(Tagger[CRFConfig]):
         return names
 
     def _selection(self) -> FeatureSelection:
+        from trellis.models.crf.objective import FeatureSelection
+
         extractor = self._extractor()
         c = self.config
         templates = extractor.templates if isinstance(extractor, TemplateExtractor) else None
@@ -305,4 +605,24 @@ class CRF(Tagger[CRFConfig]):
 
 def _growing(weights: AttributeWeights | None) -> AttributeIndex:
     """The attributes of an earlier model, to which new ones can be added."""
-    return AttributeIndex() if weights is None else AttributeIndex(weights.index.native.growing())
+    return AttributeIndex() if weights is None else weights.index.select()
+
+
+def _parts(
+    compiled: Compiled, weights: AttributeWeights, t: int, chosen: int, runner_up: int
+) -> Iterator[explain.Part]:
+    """The features of token t that have a weight for either label."""
+    for attribute, value in compiled.token_attributes(t):
+        row = weights.of(attribute)
+        pair = value * row.get(chosen, 0.0), value * row.get(runner_up, 0.0)
+        if any(pair):
+            yield weights.index.name(attribute), *pair
+
+
+def _largest(p: AttributeWeights, named: BoolArray, n: int) -> Iterator[tuple[str, int, float]]:
+    """The n largest weights by size of labels that are `named`: attribute, label, weight."""
+    chosen = np.flatnonzero(named[p.labels])
+    order = chosen[np.argsort(-np.abs(p.weights[chosen]), kind="stable")[:n]]
+    owners = np.searchsorted(p.ends, order, side="right")
+    for a, label, w in zip(owners.tolist(), p.labels[order].tolist(), p.weights[order].tolist(), strict=True):
+        yield p.index.name(a), label, w

@@ -5,30 +5,306 @@
 Weights belong to pairs (attribute, label) and to transitions that occur in the data, as in CRFsuite, and to triples
 (attribute of a step, label before, label) that do; there are none for the first and the last label, since templates see
 the sentence's edges and CRFsuite has none either.
+
+With order 1 the states of the chain are the labels, and a transition may have a weight. With order 2 the states are
+histories (see `trellis.models.histories`): the step from state s to label c scores the weight of the two labels, and
+that of the three if s is a pair with its own state and the three were seen in a row.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis import _native
-from trellis.arrays import IntArray
+from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import DataError, ModelError, NoPathError
-from trellis.features import AttributeIndex, Compiled
-from trellis.models.crf.attributes import CountedPairs, FeatureSelection, PairTable, frequent_pairs, pair_table
-from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
-from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
+from trellis.features import AttributeIndex, Compiled, Extractor
+from trellis.models.crf.model import AttributeWeights, CRFWeights, HistoryWeights, Observed, owners_of
 from trellis.models.data import Labelled, check_tokens
+from trellis.models.histories import labels_of, most_common, states_of
+from trellis.ragged import ranges
 from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
 from trellis.training.objective import Confidence, PassiveAggressive, Vector
 from trellis.training.process_group import SINGLE, ProcessGroup
 
 _MOST_LABELS = 256  # a pair of them is a 16-bit number
+_BLOCK = 4096  # tokens
+PairTable = tuple[IntArray, npt.NDArray[np.uint16]]
+"""Where the labels of an attribute end, and the labels."""
+CountedPairs = tuple[IntArray, npt.NDArray[np.uint16], FloatArray]
+"""The same, and how often an attribute occurs with a label."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSelection:
+    """Which features get a weight: those that occur, often enough, unless all are asked for."""
+
+    min_freq: float
+    all_states: bool
+    all_transitions: bool
+    transitions: bool
+    constraints: bool
+    all_edges: bool = False
+    pairs: int | None = None
+    """With order 2: at most this many pairs of labels have their own state."""
+
+
+class FirstUses(NamedTuple):
+    """Where attributes are used first: a group of templates, and in it a sentence, by its place among all."""
+
+    groups: IntArray
+    sentences: IntArray
+
+
+def observe(
+    group: ProcessGroup, extractor: Extractor, inputs: Sequence[Any], index: AttributeIndex, edges: AttributeIndex
+) -> tuple[Observed, AttributeIndex, AttributeIndex]:
+    """The sentences as attributes of tokens and of steps, and the indexes of these, which grow.
+
+    Sentence i of process r counts as sentence ``i * processes + r``, as `ProcessGroup.share` deals them out.
+    """
+    known = len(index), len(edges)
+    observed = Observed.of(extractor, inputs, index, edges, grow=True)
+    if group.count == 1:
+        return observed, index, edges
+
+    def uses(data: Compiled, index: AttributeIndex, known: int) -> FirstUses:
+        groups, sentences = (array[known:] for array in data.first_uses(len(index)))
+        return FirstUses(groups, sentences * group.count + group.rank)
+
+    index, _ = joined_index(group, index, uses(observed.tokens, index, known[0]), known[0])
+    if observed.steps is not None:
+        edges, _ = joined_index(group, edges, uses(observed.steps, edges, known[1]), known[1])
+    del observed  # before it is made again, with the numbers that all processes share
+    return Observed.of(extractor, inputs, index, edges), index, edges
+
+
+def joined_index(
+    group: ProcessGroup, index: AttributeIndex, uses: FirstUses, known: int
+) -> tuple[AttributeIndex, IntArray]:
+    """The attributes of all processes in the order of their first use, after the `known` first of the index.
+
+    Also the numbers that the further attributes of this process have now. They are those that one process would give
+    in the whole corpus, so that a training can be resumed with any number of processes.
+    """
+    gathered = group.gather((index.arrays() if group.count > 1 else {}, uses))
+    indexes = [index if rank == group.rank else index.like(arrays) for rank, (arrays, _) in enumerate(gathered)]
+    counts = [len(found.groups) for _, found in gathered]
+    ranks = np.repeat(np.arange(len(counts)), counts)
+    attributes = known + np.concatenate([np.arange(count) for count in counts])
+    groups, sentences = (np.concatenate(parts) for parts in zip(*(found for _, found in gathered), strict=True))
+    order = np.lexsort((attributes, ranks, sentences, groups))
+    joined = index.select(np.arange(known))
+    found = joined.native.take([one.native for one in indexes], ranks[order], attributes[order])
+    numbers, here = np.empty(len(index) - known, dtype=np.int64), ranks[order] == group.rank
+    numbers[attributes[order][here] - known] = found[here]
+    return joined, numbers
+
+
+def sum_by_key(keys: Sequence[IntArray], values: Sequence[FloatArray]) -> tuple[IntArray, FloatArray]:
+    """The different keys of all arrays, in rising order, and the sum of the values of each."""
+    unique, places = np.unique(np.concatenate(keys), return_inverse=True)
+    sums = np.zeros(len(unique))
+    np.add.at(sums, places, np.concatenate(values))
+    return unique, sums
+
+
+def frequent_pairs(group: ProcessGroup, keys: IntArray, counts: FloatArray, min_freq: float) -> IntArray:
+    """The pairs, each one number, that occur in any process, and often enough in all of them together."""
+    if group.count > 1:
+        keys, counts = sum_by_key(*zip(*group.gather((keys, counts)), strict=True))
+    return keys[(counts > 0) & (counts >= min_freq)]
+
+
+def pair_table(keys: IntArray, width: int, attributes: int) -> PairTable:
+    """Pairs in order, each ``attribute * width + label``, as a table."""
+    counts = np.bincount(keys // width, minlength=attributes)
+    return np.cumsum(counts), (keys % width).astype(np.uint16)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transitions:
+    """What may follow a label, and what has a weight."""
+
+    legal: BoolArray  # [L, L]
+    start: BoolArray  # [L]
+    end: BoolArray  # [L]
+    weighted: BoolArray  # [L, L]
+    pairs: IntArray | None = None  # [P, 2] with order 2: those that have their own state
+    after: BoolArray | None = None  # [P, L] which labels after a pair have a weight
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return len(self.legal)
+
+    @property
+    def labels(self) -> IntArray:
+        """``(S,)`` the label of each state."""
+        return np.arange(self.num_labels) if self.pairs is None else labels_of(self.pairs, self.num_labels)
+
+    def chain_tags(self, ids: IntArray, lengths: IntArray) -> IntArray:
+        """The states of flat labels."""
+        assert self.pairs is not None
+        states, first = states_of(self.pairs, self.num_labels), np.cumsum(lengths) - lengths
+        before = np.concatenate([[-1], ids[:-1]])
+        found: IntArray = states[before, ids]
+        found[first[lengths > 0]] = ids[first[lengths > 0]]
+        return found
+
+    def native(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+        """Which transitions (S, S), first and last states (S,) are possible."""
+        labels, L = self.labels, self.num_labels
+        legal = np.zeros((len(labels), len(labels)), dtype=np.uint8)
+        legal[np.arange(len(labels))[:, None], self._next] = self.legal[labels]
+        start = np.concatenate([self.start, np.zeros(len(labels) - L, dtype=np.bool_)])
+        return legal, start.view(np.uint8), self.end[labels].view(np.uint8)
+
+    def cells(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
+        """The transitions that have weights, as from * S + to, the numbers of those, and how many weights there are."""
+        labels, L, two = self.labels, self.num_labels, int(self.weighted.sum())
+        numbers = np.full((L, L), -1)
+        numbers[self.weighted] = np.arange(two)
+        cells = np.arange(len(labels))[:, None] * len(labels) + self._next  # [S, L]
+        has = self.weighted[labels]
+        found, owners, count = [cells[has]], [numbers[labels][has]], two
+        if self.after is not None:
+            found.append(cells[L:][self.after])
+            owners.append(two + np.arange(int(self.after.sum())))
+            count += int(self.after.sum())
+        return np.concatenate(found).astype(np.int32), np.concatenate(owners).astype(np.int32), count
+
+    def split(self, weights: Vector) -> tuple[Vector, HistoryWeights | None]:
+        """Weights by number as transitions (L, L), minus infinity where forbidden, and as those of histories."""
+        two = int(self.weighted.sum())
+        transitions = np.where(self.legal, 0.0, -np.inf)
+        transitions[self.weighted] = weights[:two]
+        if self.pairs is None or self.after is None:
+            return transitions, None
+        rows = np.zeros(self.after.shape)
+        rows[self.after] = weights[two:]
+        return transitions, HistoryWeights(self.pairs, rows, self.after)
+
+    def joined(self, weighted: BoolArray, histories: HistoryWeights | None) -> Transitions:
+        """With the weights that an earlier model has, whose labels are the first of these."""
+        known = np.zeros_like(self.weighted)
+        known[: len(weighted), : len(weighted)] = weighted
+        steps = replace(self, weighted=self.weighted | (known & self.legal))
+        if self.pairs is None or self.after is None or histories is None:
+            return steps
+        pairs = np.unique(np.vstack([self.pairs, histories.pairs]), axis=0)
+        after = np.zeros((len(pairs), self.num_labels), dtype=np.bool_)
+        after[_places(pairs, self.pairs)] |= self.after
+        after[_places(pairs, histories.pairs), : len(weighted)] |= histories.weighted
+        return replace(steps, pairs=pairs, after=after & self.legal[pairs[:, 1]])
+
+    def weights_of(self, transitions: Vector, weighted: BoolArray, histories: HistoryWeights | None) -> Vector:
+        """The weights of an earlier model by number; those that it does not have are zero."""
+        L, old = self.num_labels, len(transitions)
+        two = np.zeros((L, L))
+        two[:old, :old] = np.where(weighted, transitions, 0.0)
+        if self.pairs is None or self.after is None:
+            return two[self.weighted]
+        three = np.zeros(self.after.shape)
+        if histories is not None:
+            three[_places(self.pairs, histories.pairs), :old] = histories.rows
+        return np.concatenate([two[self.weighted], three[self.after]])
+
+    @property
+    def _next(self) -> IntArray:
+        """``(S, L)`` the state that a state and the next label lead to."""
+        labels, L = self.labels, self.num_labels
+        if self.pairs is None:
+            return np.tile(np.arange(L), (L, 1))
+        found: IntArray = states_of(self.pairs, L)[labels]
+        return found
+
+
+def _places(pairs: IntArray, of: IntArray) -> IntArray:
+    """Where pairs stand among others in order."""
+    base = int(pairs.max(initial=0)) + 1
+    return np.searchsorted(pairs[:, 0] * base + pairs[:, 1], of[:, 0] * base + of[:, 1])
+
+
+class LabelCounts(Protocol):
+    """The labels of a corpus, counted."""
+
+    def pairs(self) -> Vector:
+        """How often each pair of neighbouring labels occurs."""
+
+    def after(self, pairs: IntArray) -> Vector:
+        """``(P, L)`` how often each label follows each of these pairs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatLabels:
+    """The labels of a corpus: their ids (N,), or, where some are partly known, which are `allowed` (N, L)."""
+
+    ids: IntArray | None
+    allowed: BoolArray | None
+    lengths: IntArray
+    num_labels: int
+
+    def pairs(self) -> Vector:
+        """How often each pair of neighbouring labels occurs; if labels are partly known, each possible pair."""
+        L, later = self.num_labels, self._later(1)
+        if self.ids is not None:
+            codes = self.ids[later - 1] * L + self.ids[later]
+            return np.bincount(codes, minlength=L * L).reshape(L, L).astype(np.float64)
+        known = self._known()
+        return known[later - 1].T @ known[later]
+
+    def after(self, pairs: IntArray) -> Vector:
+        """``(P, L)`` how often each label follows each of these pairs."""
+        L, later = self.num_labels, self._later(2)
+        if self.ids is not None:
+            state = states_of(pairs, L)[self.ids[later - 2], self.ids[later - 1]] - L
+            codes = state[state >= 0] * L + self.ids[later[state >= 0]]
+            return np.bincount(codes, minlength=len(pairs) * L).reshape(-1, L).astype(np.float64)
+        known, counts = self._known(), np.zeros((len(pairs), L))
+        for start in range(0, len(later), _BLOCK):
+            here = later[start : start + _BLOCK]
+            before = known[here - 2][:, pairs[:, 0]] * known[here - 1][:, pairs[:, 1]]  # [tokens, P]
+            counts += before.T @ known[here]
+        return counts
+
+    def _known(self) -> Vector:
+        """``(N, L)`` the labels that a token may have; none if nothing is known about it."""
+        assert self.allowed is not None
+        return (self.allowed & ~self.allowed.all(axis=1, keepdims=True)).astype(np.float64)
+
+    def _later(self, steps: int) -> IntArray:
+        """The tokens that have this many before them in their sentence."""
+        return np.flatnonzero(ranges(0, self.lengths) >= steps)
+
+
+def select_transitions(
+    selection: FeatureSelection, states: StateMap, labels: LabelCounts, group: ProcessGroup = SINGLE
+) -> Transitions:
+    """The transitions that are possible, and those that have a weight, given what all processes have seen."""
+    L, limits = len(states), states.allowed_transitions()
+    counts = group.add(labels.pairs())
+    legal, start, end = limits.transitions, limits.start, limits.end
+    if not selection.constraints:
+        legal, start, end = (np.ones_like(mask) for mask in (legal, start, end))
+
+    def weighted(counts: Vector, legal: BoolArray) -> BoolArray:
+        occurs = np.ones_like(legal) if selection.all_transitions else (counts > 0) & (counts >= selection.min_freq)
+        return legal & occurs & selection.transitions
+
+    steps = Transitions(legal, start, end, weighted(counts, legal))
+    if selection.pairs is None:
+        return steps
+    pairs = most_common(np.where(legal, counts, 0.0), selection.pairs).reshape(-1, 2)
+    after = weighted(group.add(labels.after(pairs)), legal[pairs[:, 1]]).reshape(len(pairs), L)
+    return Transitions(legal, start, end, steps.weighted, pairs, after)
 
 
 class FeatureObjective(ABC):
@@ -57,9 +333,16 @@ class FeatureObjective(ABC):
     def finalize(self) -> None:
         """Once all weights are chosen: make ready what `shard_loss` needs, and free the rest."""
 
-    @abstractmethod
     def _set_transitions(self, transitions: Transitions) -> None:
         """From here on these transitions are possible and have weights."""
+        self.transitions = transitions
+        if transitions.pairs is not None:
+            self.native.set_chain(transitions.labels.astype(np.uint16), self._histories(transitions))
+        self.native.set_transitions(*transitions.native(), *transitions.cells())
+
+    def _histories(self, transitions: Transitions) -> IntArray | None:
+        """With order 2: the states of all tokens, if their labels are known and in memory."""
+        return None
 
     def evaluate(self, weights: Vector, gradient: Vector) -> float:
         """Loss of the sentences of all processes with its L2 term, and the gradient of both."""
@@ -176,13 +459,8 @@ class CRFObjective(FeatureObjective):
         keys = frequent_pairs(self._group, owners_of(ends) * width + labels, counts, min_freq)
         return pair_table(keys, width, len(ends))
 
-    def _set_transitions(self, transitions: Transitions) -> None:
-        self.transitions = transitions
-        if transitions.pairs is not None:
-            tags = self._tags
-            histories = None if tags is None else transitions.chain_tags(tags, self._labelled.lengths)
-            self.native.set_chain(transitions.labels.astype(np.uint16), histories)
-        self.native.set_transitions(*transitions.native(), *transitions.cells())
+    def _histories(self, transitions: Transitions) -> IntArray | None:
+        return None if self._tags is None else transitions.chain_tags(self._tags, self._labelled.lengths)
 
     def finalize(self) -> None:
         """Once all weights are chosen: free what `evaluate` does not need. No other algorithm works after that."""

@@ -7,6 +7,9 @@ each block becomes a plan (`native/features/plan_data.h`) in a second one, from 
 from __future__ import annotations
 
 import json
+import os
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, repeat, zip_longest
@@ -18,19 +21,35 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.arrays import Arrays, FloatArray, IntArray, plain_array
-from trellis.corpus import Shards
-from trellis.errors import ConfigError, DataError, ModelError
+from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
+from trellis.corpus import Shards, mend
+from trellis.errors import ConfigError, DataError, ModelError, StoreError
 from trellis.features import AttributeIndex, Compiled, Extractor, TemplateExtractor
 from trellis.models import fingerprint
-from trellis.models.crf.attributes import FeatureSelection, FirstUses, frequent_pairs, joined_index, pair_table
 from trellis.models.crf.config import CRFConfig
-from trellis.models.crf.objective import FeatureObjective
-from trellis.models.crf.scratch import Scratch, Section
-from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
-from trellis.models.crf.weights import owners_of
-from trellis.models.data import Label, LabelFacts, Labelled, check_sized, check_tokens, learned_tag_set, name_of
-from trellis.tags import StateMap, TagSet, mend
+from trellis.models.crf.model import owners_of
+from trellis.models.crf.objective import (
+    FeatureObjective,
+    FeatureSelection,
+    FirstUses,
+    FlatLabels,
+    frequent_pairs,
+    joined_index,
+    pair_table,
+    select_transitions,
+    sum_by_key,
+)
+from trellis.models.data import (
+    Label,
+    LabelFacts,
+    Labelled,
+    check_sentence_weights,
+    check_sized,
+    check_tokens,
+    learned_tag_set,
+    name_of,
+)
+from trellis.tags import StateMap, TagSet
 from trellis.text import Sentence
 from trellis.training.objective import Vector
 from trellis.training.process_group import ProcessGroup
@@ -41,9 +60,68 @@ BLOCK = 1 << 16
 """A block ends with the sentence that has this token."""
 RUN = 1 << 20
 """Small files are taken together until they have this many bytes."""
+_ALIGNMENT = 64  # of each array in the file
 _NOTHING = object()
 _FAR = 1 << 40  # more sentences than a run of files has
 _FEATURES = ("offsets", "token_bundles", "bundle_ends", "attributes", "values", "families")
+
+
+class Section(NamedTuple):
+    """Arrays that were written together: type, shape and place of each in the file, and where they end."""
+
+    places: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]
+    end: int
+
+
+class Scratch:
+    """A file for arrays that do not fit into memory together; `folder` says on which disk.
+
+    It has no name: the system removes it when the process ends, however it ends, and no other process can open it.
+    Arrays are mapped when they are read, so that they occupy memory only as long as somebody holds them.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder, self._end = folder, 0
+        try:
+            self._file: Any = tempfile.TemporaryFile(dir=folder, prefix=".trellis-")  # noqa: SIM115 - see `close`
+        except OSError as error:
+            raise self._refused("cannot be written", error) from None
+        self.close = weakref.finalize(self, self._file.close)
+        """Give the space back; arrays that were read stay as long as they are held."""
+
+    def append(self, arrays: Mapping[str, AnyArray]) -> Section:
+        """Write arrays; a full disk is an error."""
+        places, begin = {}, self._end
+        for name, array in arrays.items():
+            places[name] = array.dtype, array.shape, self._end
+            self._end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        try:
+            if hasattr(os, "posix_fallocate"):  # finds out that the disk is full now, not when a page is written back
+                os.posix_fallocate(self._file.fileno(), begin, max(self._end - begin, 1))
+            for name, (_, _, at) in places.items():
+                self._file.seek(at)
+                self._file.write(np.ascontiguousarray(arrays[name]).data)
+            self._file.truncate(self._end)
+            self._file.flush()
+        except OSError as error:
+            raise self._refused(f"has no room for {self._end - begin:,} bytes more", error) from None
+        return Section(places, self._end)
+
+    def read(self, section: Section) -> Arrays:
+        """The arrays of a section, mapped: they cannot be written to, and leave memory with the last reference."""
+        if os.fstat(self._file.fileno()).st_size < section.end:
+            raise StoreError(f"the scratch file in {self._folder} was truncated while it was in use")
+        arrays: Arrays = {}
+        for name, (dtype, shape, at) in section.places.items():
+            try:
+                mapped = np.memmap(self._file, dtype, "r", at, shape) if all(shape) else np.empty(shape, dtype)
+            except OSError as error:
+                raise self._refused("cannot be read", error) from None
+            arrays[name] = mapped.view(np.ndarray)
+        return arrays
+
+    def _refused(self, what: str, error: OSError) -> StoreError:
+        return StoreError(f"the scratch file in {self._folder} {what}: {error.strerror or error}")
 
 
 class StreamBlock(NamedTuple):
@@ -91,7 +169,8 @@ class LabelledStream:
                     data = Labelled.of(items, None if self._labels is None else labels, first=first)
                     yield StreamBlock(place, data, weights)
                 number += 1
-        self._check_weights(count)
+        if self._weights is not None:
+            check_sentence_weights(self._weights, count)
 
     @staticmethod
     def _sentences(files: Shards, paths: Sequence[str]) -> Iterator[tuple[Any, Any]]:
@@ -139,11 +218,6 @@ class LabelledStream:
                 more, fewer = ("labels", "sentences") if item is _NOTHING else ("sentences", "labels")
                 raise DataError(f"there are more {more} than {fewer}, of which there are {i}: expected as many")
             yield item, own
-
-    def _check_weights(self, count: int) -> None:
-        w = self._weights
-        if w is not None and (w.shape != (count,) or not np.isfinite(w).all() or (w < 0).any()):
-            raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one per sentence, got {w.shape}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,13 +407,6 @@ def sentences_at(places: ByteArray) -> list[Sentence]:
     return [Sentence((), path=path, lines=lines) for path, lines in parse_json(places.tobytes())]
 
 
-class _Plan(NamedTuple):
-    """Where the plan of a block is, with what is known about its labels, and the number of its first sentence."""
-
-    first: int
-    section: Section
-
-
 @final
 class DiskObjective(FeatureObjective):
     """The loss of the blocks of a corpus; their plans are in a scratch file."""
@@ -359,8 +426,8 @@ class DiskObjective(FeatureObjective):
         self._corpus, self._label_weights, self._group = corpus, label_weights, group
         self.index, self.edge_index, self.states, self.c2 = corpus.index, AttributeIndex(), states, c2
         self._scratch = Scratch(folder)
-        self._plans: list[_Plan] = []
-        self.native = _native.Objective(_nothing(), len(self.index), len(states), None, None, None, None, single)
+        self._plans: list[StoredBlock] = []
+        self.native = _native.Objective(_native.Dataset(), len(self.index), len(states), None, None, None, None, single)
         if selection.all_states:
             self.native.choose_states(selection.min_freq, True)
         else:
@@ -370,13 +437,13 @@ class DiskObjective(FeatureObjective):
 
     def _counted_pairs(self) -> tuple[IntArray, FloatArray]:
         """The pairs (attribute, label) of all blocks, each as one number, and how often they occur."""
-        counts, L = _Counts(), len(self.states)
+        keys, counts, L = np.empty(0, dtype=np.int64), np.empty(0), len(self.states)
         for block in self._blocks():
             known = block.known
             native = _native.Objective(block.data, len(self.index), L, known.tags, known.allowed, None, None, False)
             ends, labels, frequencies = native.count_states()
-            counts.add(owners_of(ends) * L + labels, frequencies)
-        return counts.keys, counts.sums
+            keys, counts = sum_by_key([keys, owners_of(ends) * L + labels], [counts, frequencies])
+        return keys, counts
 
     def pairs(self) -> Vector:
         """How often each pair of neighbouring labels occurs."""
@@ -388,12 +455,6 @@ class DiskObjective(FeatureObjective):
         L = len(self.states)
         return sum((block.labels(L).after(pairs) for block in self._blocks()), np.zeros((len(pairs), L)))
 
-    def _set_transitions(self, transitions: Transitions) -> None:
-        self.transitions = transitions
-        if transitions.pairs is not None:
-            self.native.set_chain(transitions.labels.astype(np.uint16), None)
-        self.native.set_transitions(*transitions.native(), *transitions.cells())
-
     def finalize(self) -> None:
         """Once all weights are chosen: write the plans, and give the space of the compiled blocks back."""
         for block in self._blocks():
@@ -401,7 +462,7 @@ class DiskObjective(FeatureObjective):
             if self.transitions.pairs is not None and known.tags is not None:
                 known = replace(known, chain_tags=self.transitions.chain_tags(known.tags, block.lengths))
             arrays = {"plan": self.native.plan_of(block.data), "places": block.places, **known.arrays()}
-            self._plans.append(_Plan(block.stored.first, self._scratch.append(arrays)))
+            self._plans.append(StoredBlock(block.stored.first, self._scratch.append(arrays)))
         self._corpus.close()
 
     def shard_loss(self, weights: Vector, gradient: Vector) -> float:
@@ -409,7 +470,7 @@ class DiskObjective(FeatureObjective):
         gradient[:] = 0.0
         return sum(self._add(plan, weights, gradient) for plan in self._plans)
 
-    def _add(self, plan: _Plan, weights: Vector, gradient: Vector) -> float:
+    def _add(self, plan: StoredBlock, weights: Vector, gradient: Vector) -> float:
         """The loss of a block; its gradient is added."""
         arrays = self._scratch.read(plan.section)
         known = Supervision.of(arrays)
@@ -427,24 +488,6 @@ class DiskObjective(FeatureObjective):
 
     def _blocks(self) -> Iterator[CompiledBlock]:
         return self._corpus.blocks(self.states, self._label_weights)
-
-
-class _Counts:
-    """Numbers in rising order, and a sum for each."""
-
-    def __init__(self) -> None:
-        self.keys, self.sums = np.empty(0, dtype=np.int64), np.empty(0)
-
-    def add(self, keys: IntArray, values: FloatArray) -> None:
-        """Numbers in rising order with what is to be added."""
-        at = np.searchsorted(self.keys, keys)
-        known = at < len(self.keys)
-        known[known] = self.keys[at[known]] == keys[known]
-        self.sums[at[known]] += values[known]
-        if not known.all():
-            joined = np.concatenate([self.keys, keys[~known]])
-            order = np.argsort(joined, kind="stable")
-            self.keys, self.sums = joined[order], np.concatenate([self.sums, values[~known]])[order]
 
 
 def check_streamable(config: CRFConfig, extractor: Extractor, algorithms: tuple[str, ...]) -> None:
@@ -475,9 +518,3 @@ def streamed_tag_set(corpus: CompiledCorpus, scheme: str | None, constraints: bo
             if not block.partial and mend(block.strings(), found, "error").bad:
                 learned_tag_set(block, scheme, constraints, before)
         raise
-
-
-def _nothing() -> _native.Dataset:
-    """Features of no sentence."""
-    whole, half = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-    return _native.Dataset.of_arrays(np.zeros(1, dtype=np.int64), half, whole, half, np.empty(0), half)

@@ -11,8 +11,8 @@ import numpy as np
 from trellis.errors import DataError, ModelError
 from trellis.features import Extractor
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
+from trellis.models.crf.model import CRFWeights, Earlier, Observed, scores_per_token
 from trellis.models.crf.objective import CRFObjective, FeatureObjective
-from trellis.models.crf.weights import CRFWeights, Earlier, Observed, scores_per_token
 from trellis.models.data import Labelled, check_held_out
 from trellis.models.evaluation import held_out_scores
 from trellis.models.tagger import FitOptions, sentences_at_once
@@ -61,13 +61,12 @@ def learn(
         objective.shard_loss,
         lambda: train(objective, start, settings, held_out, options.progress, options.folder),
     )
-    return retry_on_interrupt(lambda: _kept(objective.parameters(weights), found)), history, found
 
+    def pruned() -> CRFWeights:
+        kept = objective.parameters(weights).pruned(found.prune or 0.0)
+        return kept.single() if found.precision == "single" else kept
 
-def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
-    """What a model keeps of the weights that were found."""
-    kept = weights.pruned(settings.prune or 0.0)
-    return kept.single() if settings.precision == "single" else kept
+    return retry_on_interrupt(pruned), history, found
 
 
 def train(

@@ -9,7 +9,7 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
-from trellis.models.states import MOST_PAIRS
+from trellis.models.histories import MOST_PAIRS
 from trellis.tags import Scheme
 
 Part = Literal["start", "transitions", "emissions"]
@@ -60,7 +60,7 @@ class HMMConfig:
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
-        for name, least in (("pairs", 0), ("states", 1), ("max_iterations", 0), ("restarts", 1)):
+        for name, least in (("pairs", 0), ("states", 1), ("max_iterations", 0), ("restarts", 1), ("patience", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")

@@ -18,8 +18,7 @@ from trellis import _native
 from trellis.arrays import BoolArray, FloatArray, IntArray, plain_array
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.config import Part
-from trellis.models.hmm.probabilities import Probabilities
-from trellis.models.probability import log_score, normalised
+from trellis.models.hmm.probabilities import Probabilities, log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
 from trellis.training.process_group import SINGLE, ProcessGroup
 
@@ -121,18 +120,18 @@ class HMMObjective:
             self._maximise(part, getattr(old, part), getattr(statistics, part), getattr(new, part))
         return flat
 
-    def _maximise(self, part: Part, before: FloatArray, counts: FloatArray, out: FloatArray) -> None:
+    def _maximise(self, part: Part, old: FloatArray, counts: FloatArray, out: FloatArray) -> None:
         if part in self._fixed:
-            out[...] = before
+            out[...] = old
             return
         if self._pseudo is not None:
             counts = np.maximum(counts + getattr(self._pseudo, part), 0.0)
         if part != "emissions":
-            out[...] = normalised(np.where(before > 0, counts, 0.0), before)
+            out[...] = normalised(np.where(old > 0, counts, 0.0), old)
         elif (sums := counts.sum(axis=0)).all():
             np.divide(counts, sums, out=out)
         else:
-            out[...] = normalised(counts.T, before.T).T
+            out[...] = normalised(counts.T, old.T).T
 
 
 def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
@@ -151,8 +150,8 @@ def _joint(counts: Probabilities, p: Probabilities, *, structural_zeros: bool = 
     """``sum of counts * log p``: the log-likelihood of labelled data, or a log prior up to a constant."""
     total = log_score(counts.emissions, p.emissions)
     for part in ("start", "transitions"):
-        own, probability = getattr(counts, part), getattr(p, part)
+        observed, probability = getattr(counts, part), getattr(p, part)
         if structural_zeros:
-            own = np.where(probability > 0, own, 0.0)
-        total += log_score(own, probability)
+            observed = np.where(probability > 0, observed, 0.0)
+        total += log_score(observed, probability)
     return total

@@ -20,7 +20,7 @@ known and leaves the rest to Baum-Welch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, final
 
@@ -29,24 +29,36 @@ import numpy.typing as npt
 
 from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
-from trellis.errors import DataError, ModelError
+from trellis.chain.tables import ChainTable, log_sum
+from trellis.errors import DataError, ModelError, StoreError
 from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
 from trellis.models.evaluation import compare, headline
+from trellis.models.histories import MOST_PAIRS
 from trellis.models.hmm.config import HMMConfig, resolved
-from trellis.models.hmm.estimation import unknown_log_emissions
-from trellis.models.hmm.histories import BEGIN
-from trellis.models.hmm.lattice import Lattice
-from trellis.models.hmm.observations import Symbol, encode, given_symbols
-from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
-from trellis.models.hmm.storage import from_stored, to_stored
-from trellis.models.hmm.training import LearnedHMM, check_order, learn
-from trellis.models.probability import akaike, bayesian, check_size, draw, generator, logs, sample_paths
-from trellis.models.states import log_mass, sum_by_label, to_labels
+from trellis.models.hmm.estimation import BEGIN, Forms, Histories, Triples, unknown_log_emissions
+from trellis.models.hmm.expectation import PARTS
+from trellis.models.hmm.probabilities import (
+    Probabilities,
+    akaike,
+    bayesian,
+    chain_scores,
+    check_distribution,
+    draw,
+    generator,
+    log_emissions,
+    logs,
+    sample_paths,
+)
+from trellis.models.hmm.training import LearnedHMM, Symbol, check_order, check_symbols, encode, learn
+from trellis.models.posterior import log_mass, sum_by_label, to_labels
 from trellis.models.tagger import FitOptions, Tagger
+from trellis.results import Grid, Report
 from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 from trellis.text import splitter
 from trellis.training import Progress
+
+_MOST_COUNTED = 1e100  # of a count in a file: sums of such numbers are finite
 
 
 class Posteriors(NamedTuple):
@@ -61,6 +73,65 @@ class Sample(NamedTuple):
 
     observations: list[Any]
     states: list[str]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lattice(Report):
+    """Problem 1 for the eye: the forward or backward variables of one sequence, in three views.
+
+        alpha[t, j] = P(o[0..t], s[t] = j)         alpha[t, j] = (sum_i alpha[t-1, i] A[i, j]) B[j, o[t]]
+        beta[t, i]  = P(o[t+1..] | s[t] = i)       beta[t, i]  = sum_j A[i, j] B[j, o[t+1]] beta[t+1, j]
+
+        P(o) = sum_j alpha[T-1, j] = sum_i pi[i] B[i, o[0]] beta[0, i] = sum_i alpha[t, i] beta[t, i]   at every t
+
+    They are the tables of the chain (`trellis.chain.tables`) as probabilities. `log` is exact, the other views come
+    from it, so that no sequence is too long and no probability too small. It prints as a table of the plain
+    probabilities, in which the most probable states are marked; `table` prints their logarithms.
+    """
+
+    table: ChainTable
+
+    @property
+    def log(self) -> FloatArray:
+        """``(T, L)`` logarithms of the probabilities."""
+        return self.table.values
+
+    @property
+    def values(self) -> FloatArray:
+        """The plain probabilities; they vanish in long sequences."""
+        result: FloatArray = np.exp(self.log)
+        return result
+
+    @property
+    def log_scale(self) -> FloatArray:
+        """``(T,)`` log of the sum of each row; minus infinity if nothing is possible."""
+        return log_sum(self.log, axis=1)
+
+    @property
+    def scaled(self) -> FloatArray:
+        """Each row over its sum, so that it adds up to one; a row without any probability stays zero."""
+        scale = self.log_scale[:, None]
+        result: FloatArray = np.exp(self.log - np.where(np.isneginf(scale), 0.0, scale))
+        return result
+
+    def grid(self) -> Grid:
+        """Observations down, states across."""
+        name = {"forward": "Forward: alpha", "backward": "Backward: beta"}[self.table.kind]
+        title = f"{name} as probabilities, ● most probable states; P(o) = {np.exp(self.table.total[0]):.5g}"
+        return self.table.grid_of(title, self.values, np.exp(self.table.last))
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per observation: the observation, and the probability of each state."""
+        labels, tokens, rows = self.table.labels, self.table.tokens, self.values.tolist()
+        return [{"token": x} | dict(zip(labels, row, strict=True)) for x, row in zip(tokens, rows, strict=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as lists."""
+        return self.table.to_dict()
+
+    def __repr__(self) -> str:
+        """What is printed."""
+        return str(self)
 
 
 @final
@@ -98,7 +169,11 @@ class HMM(Tagger[HMMConfig]):
         parameters = Probabilities.checked(start, transitions, emissions)
         L, V = parameters.num_states, parameters.num_symbols
         names = tuple(map(str, range(L))) if states is None else tuple(states)
-        index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else given_symbols(symbols))}
+        try:
+            check_symbols([] if symbols is None else [list(symbols)])
+        except DataError as error:
+            raise ModelError(str(error).replace("sentence 0, position", "symbols, position")) from None
+        index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else symbols)}
         if len(names) != L or len(index) != V:
             raise ModelError(f"expected {L} states and {V} distinct symbols, got {len(names)} and {len(index)}")
         model = cls(**options)
@@ -134,13 +209,13 @@ class HMM(Tagger[HMMConfig]):
         With order 1 there are only the first; with order 2, they stand for what has no pair.
         """
         labels, model = self.labels_, self._fitted()
-        found: dict[tuple[str | None, ...], FloatArray] = {
+        histories: dict[tuple[str | None, ...], FloatArray] = {
             (label,): row for label, row in zip(labels, model.parameters.transitions, strict=True)
         }
         if model.histories is not None:
             for (a, b), row in zip(model.histories.pairs, model.histories.rows, strict=True):
-                found[(None if a == BEGIN else labels[a], labels[b])] = row
-        return found
+                histories[(None if a == BEGIN else labels[a], labels[b])] = row
+        return histories
 
     @property
     def emissions_(self) -> FloatArray:
@@ -202,7 +277,7 @@ class HMM(Tagger[HMMConfig]):
         """Beta of one sequence: probability of the observations after t, given each state at t."""
         return Lattice(self.chain_scores([observations]).backward_table(**self._names(observations)))
 
-    def viterbi_table(self, observations: Any) -> chain.ChainTable:
+    def viterbi_table(self, observations: Any) -> ChainTable:
         """Delta and psi of one sequence, as log probabilities, and the most probable states; it prints as a table."""
         posterior = self.posterior([observations])
         with posterior.named():
@@ -217,12 +292,12 @@ class HMM(Tagger[HMMConfig]):
         """Gamma and xi of one sequence."""
         posterior = self.posterior([observations])
         with posterior.named():
-            found = posterior.scores.marginals(pairwise=True)
-        assert found.pairwise is not None
+            marginals = posterior.scores.marginals(pairwise=True)
+        assert marginals.pairwise is not None
         finer, L = self._state_labels(), len(self.labels_)
-        second = sum_by_label(found.pairwise, finer, L)  # (T - 1, S, L)
+        second = sum_by_label(marginals.pairwise, finer, L)  # (T - 1, S, L)
         xi = sum_by_label(second.swapaxes(1, 2), finer, L).swapaxes(1, 2)
-        return Posteriors(sum_by_label(found.tokens, finer, L), xi)
+        return Posteriors(sum_by_label(marginals.tokens, finer, L), xi)
 
     def predict_posterior(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable state of each token by itself; `predict` gives the most probable whole sequence.
@@ -230,12 +305,11 @@ class HMM(Tagger[HMMConfig]):
         Each token is right most often this way, but the states may not fit together.
         """
         labels = np.array(self.labels_, dtype=object)
-        return [labels[own.argmax(axis=1)].tolist() for own in self.marginals(X)]
+        return [labels[rows.argmax(axis=1)].tolist() for rows in self.marginals(X)]
 
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[Sample]:
         """`n` sequences of states and their observations, drawn from the model."""
         model, random = self._fitted(), generator(seed)
-        check_size(length, n)
         symbols = [*self.symbols_, None]  # None stands for an unknown word
         p = model.parameters
         start, transitions = (p.start, p.transitions) if model.histories is None else model.histories.expanded(p)
@@ -249,11 +323,11 @@ class HMM(Tagger[HMMConfig]):
         return self.posterior(X).sample(n, seed=seed)
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
+        earlier, earlier_tags = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
-        tags = self._tag_set(data, tags_before)
+        tags = self._tag_set(data, earlier_tags)
         legal = _legal(tags, self.config.constraints)
-        self.model_, self.settings_, history = learn(data, tags, before, self.config, legal, dev, options)
+        self.model_, self.settings_, history = learn(data, tags, earlier, self.config, legal, dev, options)
         self.tagset_ = tags
         if dev is not None and history.steps[-1].dev is None:  # counting has no iterations to watch
             score = headline(compare(dev.strings(), self.predict(dev.inputs), tags))
@@ -262,12 +336,12 @@ class HMM(Tagger[HMMConfig]):
                 options.progress(history.steps[-1])
         self.history_ = history
 
-    def _tag_set(self, data: Labelled, before: TagSet | None) -> TagSet:
+    def _tag_set(self, data: Labelled, earlier: TagSet | None) -> TagSet:
         """The labels that occur; without any, those of the model before or as many as there are states."""
         if data.has_known:
-            return learned_tag_set(data, self.config.scheme, self.config.constraints, before)
-        if before is not None:
-            return before
+            return learned_tag_set(data, self.config.scheme, self.config.constraints, earlier)
+        if earlier is not None:
+            return earlier
         if data.choices():  # every label is one of several: they say nothing about their order
             scheme = None if self.config.scheme is None else Scheme.parse(self.config.scheme)
             return TagSet.from_sequences([[label] for label in sorted(data.choices())], scheme=scheme)
@@ -295,13 +369,13 @@ class HMM(Tagger[HMMConfig]):
         histories = self._fitted().histories
         return None if histories is None else histories.labels(len(self.labels_))
 
-    def _unknown(self, inputs: Sequence[Any], places: IntArray) -> FloatArray:
+    def _unknown(self, inputs: Sequence[Any], tokens: IntArray) -> FloatArray:
         """Log emissions of the unknown observations; without a model of them, minus infinity."""
         model = self._fitted()
         if model.forms is None:
-            return np.full((len(places), model.parameters.num_states), -np.inf)
+            return np.full((len(tokens), model.parameters.num_states), -np.inf)
         flat = [token for item in inputs for token in tokens_of(item)]
-        words = [str(flat[place]) for place in places]
+        words = [str(flat[token]) for token in tokens]
         kinds = {word: i for i, word in enumerate(dict.fromkeys(words))}
         rows = unknown_log_emissions(model.forms, list(kinds), model.parameters.emissions[-1])
         result: FloatArray = rows[[kinds[word] for word in words]]
@@ -312,10 +386,51 @@ class HMM(Tagger[HMMConfig]):
         return self.model_
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        return to_stored(self._fitted())
+        model = self._fitted()
+        arrays: Arrays = {part: getattr(model.parameters, part) for part in PARTS}
+        if model.labelled is not None:
+            arrays |= {f"labelled_{part}": getattr(model.labelled, part) for part in PARTS}
+        if model.forms is not None:
+            arrays |= {"form_counts": model.forms.counts, "form_prior": model.forms.prior}
+        if model.histories is not None:
+            arrays |= {"pairs": model.histories.pairs, "pair_rows": model.histories.rows}
+        if model.triples is not None:
+            arrays |= {"triples": model.triples.labels, "triple_counts": model.triples.counts}
+        forms = None if model.forms is None else list(model.forms.keys)
+        return {"symbols": [_plain(symbol) for symbol in model.symbols], "forms": forms}, arrays
 
     def _restore(self, stored: Stored) -> None:
-        self.model_ = from_stored(stored, len(self._fitted_tags()))
+        L, listed_symbols = len(self._fitted_tags()), stored.manifest.items("symbols", str, int)
+        symbols = {symbol: i for i, symbol in enumerate(listed_symbols)}
+        if len(symbols) < len(listed_symbols):
+            raise StoreError(f"{stored.where}: {len(listed_symbols) - len(symbols)} symbols occur twice")
+
+        def counts(name: str, shape: tuple[int | None, ...]) -> FloatArray:
+            return stored.array(name, np.float64, shape, 0, _MOST_COUNTED)
+
+        V, labelled, forms, histories, triples = len(symbols), None, None, None, None
+        has_forms = stored.manifest.value("forms", list, type(None)) is not None
+        emissions = stored.array("emissions", np.float64, (V + has_forms, L), 0)
+        if len(emissions):  # a model of no symbols emits nothing
+            _check_sums(stored, "emissions", emissions.T)
+        start, transitions = _stored_rows(stored, "start", (L,)), _stored_rows(stored, "transitions", (L, L))
+        parameters = Probabilities(start, transitions, emissions)
+        if "labelled_start" in stored:
+            shapes = ((L,), (L, L), (V, L))
+            labelled = Probabilities(
+                *(counts(f"labelled_{part}", shape) for part, shape in zip(PARTS, shapes, strict=True))
+            )
+        if has_forms:
+            keys = stored.manifest.texts("forms")
+            forms = Forms(keys, counts("form_counts", (len(keys), L)), counts("form_prior", (L,)))
+        if "pairs" in stored:
+            pairs = _stored_labels(stored, "pairs", 2, L)
+            if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
+                raise stored.refused("pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
+            rows = _stored_rows(stored, "pair_rows", (len(pairs), L)) if len(pairs) else np.empty((0, L))
+            histories, labels = Histories(pairs, rows), _stored_labels(stored, "triples", 3, L)
+            triples = Triples(labels, counts("triple_counts", (len(labels),)))
+        self.model_ = LearnedHMM(symbols, parameters, labelled, forms, histories, triples)
 
 
 def _legal(tags: TagSet, constraints: bool) -> AllowedTransitions:
@@ -323,3 +438,32 @@ def _legal(tags: TagSet, constraints: bool) -> AllowedTransitions:
         return tags.allowed_transitions()
     L = len(tags)
     return AllowedTransitions(np.ones((L, L), np.bool_), np.ones(L, np.bool_), np.ones(L, np.bool_))
+
+
+def _plain(symbol: Symbol) -> str | int:
+    if isinstance(symbol, str):
+        return symbol
+    if isinstance(symbol, int | np.integer):
+        return int(symbol)
+    raise ModelError(f"a model is saved only if its symbols are strings or integers, got {symbol!r:.40}")
+
+
+def _stored_rows(stored: Stored, name: str, shape: tuple[int, ...]) -> FloatArray:
+    array = stored.array(name, np.float64, shape, 0)
+    _check_sums(stored, name, array)
+    return array
+
+
+def _check_sums(stored: Stored, name: str, rows: FloatArray) -> None:
+    try:
+        check_distribution(name, rows, rows.shape)
+    except ModelError as error:
+        raise StoreError(f"{stored.where}: {error}") from None
+
+
+def _stored_labels(stored: Stored, name: str, width: int, L: int) -> IntArray:
+    """Labels that followed each other, ``(any, width)``, of which only the first may be `BEGIN`."""
+    array = stored.array(name, np.int64, (None, width), BEGIN, L - 1)
+    if (array[:, 1:] == BEGIN).any():
+        raise stored.refused(name, f"must have {BEGIN} in its first column only")
+    return array

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain as concatenated
+from typing import Any, NoReturn
 
 import numpy as np
 
-from trellis.arrays import FloatArray
-from trellis.errors import ModelError
-from trellis.models.data import Label, Labelled, check_held_out, name_of
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.errors import DataError, ModelError, shown
+from trellis.models.data import Label, Labelled, check_held_out, check_sized, name_of, tokens_of
 from trellis.models.evaluation import held_out_scores
-from trellis.models.hmm.config import HMMConfig, Part, resolved
-from trellis.models.hmm.estimation import Estimation, Forms, count_labelled
+from trellis.models.hmm.config import HMMConfig, resolved
+from trellis.models.hmm.estimation import Estimation, Forms, Histories, Triples, count_labelled
 from trellis.models.hmm.expectation import PARTS, HMMObjective
-from trellis.models.hmm.histories import Histories, Triples
-from trellis.models.hmm.observations import Observations, Symbol, encode, index_symbols, number
-from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
-from trellis.models.probability import logs
+from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions, logs
 from trellis.models.tagger import FitOptions
-from trellis.ragged import split
+from trellis.ragged import check_lengths, split
 from trellis.tags import AllowedTransitions, StateMap, TagSet
 from trellis.training import DevScores, History, Resumption, Step, retry_on_interrupt
 from trellis.training.em import best_of_restarts
-from trellis.training.process_group import ProcessGroup
+from trellis.training.process_group import SINGLE, ProcessGroup
 
+Symbol = Hashable
 _TINY = 1e-100
 
 
@@ -51,239 +51,291 @@ class LearnedHMM:
     """Order 2: counts of labelled sentences, like `labelled`."""
 
 
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Sentences as numbers: the id of each token's symbol and of its tag."""
+
+    symbols: IntArray  # [N]
+    lengths: IntArray  # [B]
+    states: IntArray  # [N] -1 if the tag is unknown
+    allowed: BoolArray | None  # [N, L] if some tags are unknown
+    weights: FloatArray | None  # [B]
+    numbers: IntArray  # [B] the numbers of the sentences, for messages
+
+    @classmethod
+    def of(cls, data: Labelled, tags: TagSet, index: dict[Symbol, int], weights: FloatArray | None) -> Observations:
+        """All sentences of the data; a token with one possible tag has that tag."""
+        symbols, lengths = encode(data.inputs, index)
+        numbers = np.arange(len(lengths))
+        if not data.partial:
+            return cls(symbols, lengths, data.encode(tags), None, weights, numbers)
+        allowed = data.allowed(tags)
+        states = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
+        return cls(symbols, lengths, states, None if allowed.all() else allowed, weights, numbers)
+
+    def select(self, sentences: BoolArray) -> Observations:
+        """The sentences where the mask is true."""
+        tokens = np.repeat(sentences, self.lengths)
+        allowed = None if self.allowed is None else self.allowed[tokens]
+        weights = None if self.weights is None else self.weights[sentences]
+        numbers, lengths = self.numbers[sentences], self.lengths[sentences]
+        return Observations(self.symbols[tokens], lengths, self.states[tokens], allowed, weights, numbers)
+
+
+def index_symbols(
+    inputs: Sequence[Any], known: dict[Symbol, int] | None = None, group: ProcessGroup = SINGLE
+) -> dict[Symbol, int]:
+    """Ids of all symbols that occur, in the order of their first occurrence, after those that are known.
+
+    Sentence i of process r counts as sentence ``i * processes + r``.
+    """
+    check_symbols(inputs)
+    try:
+        symbols = list(dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))))
+    except TypeError:
+        _raise_no_symbols(inputs)
+    if group.count > 1:
+        first: dict[Symbol, int] = {}
+        for sentence, item in enumerate(inputs):
+            for symbol in tokens_of(item):
+                first.setdefault(symbol, sentence)
+        parts = group.gather(list(first.items()))
+        ordered = sorted((use, rank, i) for rank, part in enumerate(parts) for i, (_, use) in enumerate(part))
+        symbols = [parts[rank][i][0] for _, rank, i in ordered]
+    index = {} if known is None else dict(known)
+    for symbol in symbols:
+        index.setdefault(symbol, len(index))
+    return index
+
+
+def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
+    """Symbols (N,), -1 if unknown, and lengths."""
+    try:
+        check_symbols(inputs)
+        lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
+        flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
+        return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
+    except TypeError:
+        _raise_no_symbols(inputs)
+
+
+def check_symbols(inputs: Sequence[Any]) -> None:
+    """Refuse floats: they are measurements, of which an equal one may never come again, and 1.0 would pass for 1."""
+    kinds = set(map(type, concatenated.from_iterable(map(tokens_of, inputs))))
+    floats = {kind for kind in kinds if issubclass(kind, float | complex | np.floating | np.complexfloating)}
+    for number, item in enumerate(inputs if floats else ()):
+        for position, symbol in enumerate(tokens_of(item)):
+            if type(symbol) in floats:
+                raise DataError(
+                    f"{name_of(number, item)}, position {position}: an observation must be a string or an integer, "
+                    f"got the float {shown(symbol)}; put measurements into classes first"
+                )
+
+
+def _raise_no_symbols(inputs: Sequence[Any]) -> NoReturn:
+    """Name the input that is no sequence, or the symbol that has no hash."""
+    for number, item in enumerate(inputs):
+        check_sized(number, item)
+        for position, symbol in enumerate(tokens_of(item)):
+            try:
+                hash(symbol)
+            except TypeError:
+                raise DataError(
+                    f"{name_of(number, item)}, position {position}: an observation must be a string or an integer, "
+                    f"got {shown(symbol)}"
+                ) from None
+    raise AssertionError("inputs that cannot be encoded, but nothing is wrong with them")
+
+
 def learn(
     data: Labelled,
     tags: TagSet,
-    before: LearnedHMM | None,
+    earlier: LearnedHMM | None,
     settings: HMMConfig,
     legal: AllowedTransitions,
     dev: Labelled | None,
     options: FitOptions,
 ) -> tuple[LearnedHMM, HMMConfig, History]:
-    """The model of the data and the settings used; it continues from `before`, whose states and symbols come first."""
-    if settings.fixed and before is None:
+    """The model of the data and the settings used; states and symbols of an `earlier` model come first."""
+    if settings.fixed and earlier is None:
         raise ModelError(f"fixed = {settings.fixed} needs a model that has them: use warm_start=True")
     if dev is not None:
         check_held_out(dev, tags)
-    group = options.group
-    index = index_symbols(data.inputs, None if before is None else before.symbols, group)
-    corpus = number(data, tags, index, options.sentence_weights)
-    known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])
+    group, L = options.group, len(tags)
+    index = index_symbols(data.inputs, None if earlier is None else earlier.symbols, group)
+    V = len(index)
+    corpus = Observations.of(data, tags, index, options.sentence_weights)
+    known = np.array([bool((states >= 0).all()) for states in split(corpus.states, corpus.lengths)])
     counted = corpus.select(known)
-    labelled = _labelled_counts(counted, before, len(tags), len(index), group)
-    has_labels = bool(labelled.emissions.any())
-    settings = resolved(settings, tags.scheme, has_labels=has_labels, has_words=_are_words(index, settings))
+    labelled = count_labelled(counted.symbols, counted.states, counted.lengths, counted.weights, L, V)
+    labelled = Probabilities.from_flat(group.add(labelled.flat()), L)
+    if earlier is not None and earlier.labelled is not None:
+        labelled = labelled.plus(widened(earlier.labelled, L, V))
+    has_labels, has_words = bool(labelled.emissions.any()), all(isinstance(symbol, str) for symbol in index)
+    if settings.unknown and not has_words:
+        raise ModelError("unknown = true needs observations that are strings: what a number looks like says nothing")
+    settings = resolved(settings, tags.scheme, has_labels=has_labels, has_words=has_words)
+    triples = None
     if settings.order == 2:
         group.require_single("order = 2")
-    triples = _labelled_triples(counted, before) if settings.order == 2 else None
-    task = _Task(index, labelled, has_labels, before, settings, estimation_of(settings, legal), triples)
+        triples = Triples.count(counted.states, counted.lengths, counted.weights)
+        if earlier is not None:
+            if earlier.triples is None:
+                raise ModelError(
+                    "warm_start with order = 2 continues from a model of order 2, but this one is of order 1"
+                )
+            triples = triples.plus(earlier.triples)
+    priors = settings.start_prior, settings.transition_prior, settings.emission_prior
+    estimation = Estimation(settings.smoothing == "witten_bell", *priors, legal)  # type: ignore[arg-type]
+    task = _Task(index, labelled, has_labels, earlier, settings, estimation, triples)
     if all(group.gather(bool(known.all()))):
-        model, history = _count(task)
+        model, history = task.count()
     else:
         validate = None if dev is None else _validation(dev, tags, index, legal)
-        model, history = _run_em(task, corpus.select(~known), validate, options)
+        model, history = task.run_em(corpus.select(~known), validate, options)
     return model, settings, history
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What counting and EM both need to know."""
-
-    index: dict[Symbol, int]
-    labelled: Probabilities
-    has_labels: bool
-    before: LearnedHMM | None
-    settings: HMMConfig
-    estimation: Estimation
-    triples: Triples | None
 
 
 def check_order(data: Labelled, order: int) -> None:
     """Order 2 is learned by counting: every token needs its label."""
-    if order == 1 or not data.partial:
-        return
-    for i, own in enumerate(data.labels):
-        if not all(map(_is_known, own)):
+
+    def is_known(label: Label) -> bool:
+        return isinstance(label, str) or (label is not None and len(set(label)) == 1)
+
+    for i, labels in enumerate(data.labels if order == 2 and data.partial else ()):
+        if not all(map(is_known, labels)):
             raise ModelError(
                 f"order = 2 is learned from labels alone, but {name_of(i, data.inputs[i])} has a token without one: "
                 "leave such sentences out, or use order = 1"
             )
 
 
-def _is_known(label: Label) -> bool:
-    return isinstance(label, str) or (label is not None and len(set(label)) == 1)
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A training, by counting or by EM; settings are resolved."""
 
+    index: dict[Symbol, int]
+    labelled: Probabilities
+    has_labels: bool
+    earlier: LearnedHMM | None
+    settings: HMMConfig
+    estimation: Estimation
+    triples: Triples | None
 
-def _labelled_counts(
-    corpus: Observations, before: LearnedHMM | None, L: int, V: int, group: ProcessGroup
-) -> Probabilities:
-    counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
-    counts = Probabilities.from_flat(group.add(counts.flat()), L)
-    if before is None or before.labelled is None:
-        return counts
-    return counts.plus(widened(before.labelled, L, V))
+    def count(self) -> tuple[LearnedHMM, History]:
+        """Relative frequencies, smoothed; the history is one step."""
+        begin = time.perf_counter()
+        learned = self._model(self.labelled)
+        loss = _loss_of_counts(learned)
+        return learned, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
 
-
-def _labelled_triples(corpus: Observations, before: LearnedHMM | None) -> Triples:
-    counts = Triples.count(corpus)
-    if before is None:
-        return counts
-    if before.triples is None:
-        raise ModelError("warm_start with order = 2 continues from a model of order 2, but this one is of order 1")
-    return counts.plus(before.triples)
-
-
-def _count(task: _Task) -> tuple[LearnedHMM, History]:
-    """Relative frequencies, smoothed; the history is one step."""
-    begin = time.perf_counter()
-    learned = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
-    loss = _loss_of_counts(learned)
-    return learned, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
-
-
-def _run_em(
-    task: _Task, corpus: Observations, validate: Callable[[FloatArray], DevScores] | None, options: FitOptions
-) -> tuple[LearnedHMM, History]:
-    """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
-    L, V = task.labelled.num_states, len(task.index)
-    objective = HMMObjective(
-        corpus.symbols,
-        corpus.lengths,
-        L,
-        V,
-        allowed=corpus.allowed,
-        weights=corpus.weights,
-        known=task.labelled,
-        pseudo=task.estimation.pseudo(V),
-        fixed=frozenset(task.settings.fixed),
-        end=task.estimation.legal.end.astype(np.float64),
-        numbers=corpus.numbers,
-        group=options.group,
-    )
-
-    def optimize() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
-        starts: Iterator[FloatArray | Resumption] = _starts(task)
-        if options.folder is not None and (task.settings.restarts == 1 or task.has_labels):
-            starts = (Resumption(start, options.folder, task.settings.checkpoint_seconds) for start in _starts(task))
-        trained = best_of_restarts(
-            objective,
-            starts,
-            tolerance=task.settings.tolerance,
-            max_iterations=task.settings.max_iterations,
-            validate=validate,
-            patience=task.settings.patience,
-            progress=options.progress,
+    def run_em(
+        self, corpus: Observations, validate: Callable[[FloatArray], DevScores] | None, options: FitOptions
+    ) -> tuple[LearnedHMM, History]:
+        """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
+        L, V, settings = self.labelled.num_states, len(self.index), self.settings
+        objective = HMMObjective(
+            corpus.symbols,
+            corpus.lengths,
+            L,
+            V,
+            allowed=corpus.allowed,
+            weights=corpus.weights,
+            known=self.labelled,
+            pseudo=self.estimation.pseudo(V),
+            fixed=frozenset(settings.fixed),
+            end=self.estimation.legal.end.astype(np.float64),
+            numbers=corpus.numbers,
+            group=options.group,
         )
-        learned = retry_on_interrupt(lambda: _after_em(task, objective, trained.weights))
-        return trained.weights, (learned, trained.history)
 
-    return options.group.run(L * (1 + L + V), objective.shard_log_likelihood, optimize)[1]
+        def finish(weights: FloatArray) -> LearnedHMM:
+            if self.estimation.witten_bell or settings.unknown:
+                return self._model(objective.expect(weights)[1])
+            return LearnedHMM(self.index, Probabilities.from_flat(weights, L), self.labelled)
 
+        def optimize() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
+            starts: Iterator[FloatArray | Resumption] = self._starts()
+            if options.folder is not None and (settings.restarts == 1 or self.has_labels):
+                folder, seconds = options.folder, settings.checkpoint_seconds
+                starts = (Resumption(start, folder, seconds) for start in self._starts())
+            trained = best_of_restarts(
+                objective,
+                starts,
+                tolerance=settings.tolerance,
+                max_iterations=settings.max_iterations,
+                validate=validate,
+                patience=settings.patience,
+                progress=options.progress,
+            )
+            learned = retry_on_interrupt(lambda: finish(trained.weights))
+            return trained.weights, (learned, trained.history)
 
-def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> LearnedHMM:
-    """The model of the parameters that EM kept."""
-    if not task.estimation.witten_bell and not task.settings.unknown:
-        return LearnedHMM(task.index, Probabilities.from_flat(weights, task.labelled.num_states), task.labelled)
-    _, counts = objective.expect(weights)
-    return _finished(task, task.estimation.parameters(counts), counts)
+        return options.group.run(L * (1 + L + V), objective.shard_log_likelihood, optimize)[1]
 
+    def _starts(self) -> Iterator[FloatArray]:
+        """Where EM begins: the earlier model, what the labels say, or random numbers, once per restart."""
+        L, V, legal = self.labelled.num_states, len(self.index), self.estimation.legal
+        if self.earlier is not None:
+            p = self.earlier.parameters
+            if self.earlier.forms is not None:  # without the row of unknown words
+                p = Probabilities(p.start, p.transitions, p.emissions[:-1] / p.emissions[:-1].sum(axis=0))
+            if (p.num_states, p.num_symbols) != (L, V):
+                p = widened(p, L, V, 0.5 / V)
+                p = Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
+                p = Estimation(False, 0.0, 0.0, 0.0, legal).parameters(p)
+            yield p.flat()
+        elif self.has_labels:
+            yield Estimation(False, 0.5, 0.5, 0.5, legal).parameters(self.labelled).flat()
+        else:
+            for restart in range(self.settings.restarts):
+                random = np.random.default_rng([self.settings.seed, restart])
+                yield Probabilities.random(L, V, random, legal).flat()
 
-def estimation_of(settings: HMMConfig, legal: AllowedTransitions) -> Estimation:
-    """How a model with these resolved settings smooths."""
-    start, transitions, emissions = settings.start_prior, settings.transition_prior, settings.emission_prior
-    assert start is not None
-    assert transitions is not None
-    assert emissions is not None
-    return Estimation(settings.smoothing == "witten_bell", start, transitions, emissions, legal)
+    def _model(self, counts: Probabilities) -> LearnedHMM:
+        """The model of the counts with its unknown words, and with what is held fixed put back."""
+        earlier, fixed, forms = self.earlier, self.settings.fixed, None
+        if self.settings.unknown:
+            parameters, forms = self.estimation.with_unknown(counts, list(self.index))  # type: ignore[arg-type]
+        else:
+            parameters = self.estimation.parameters(counts)
+        if earlier is not None:
+            for part in fixed:
+                values: FloatArray = getattr(earlier.parameters, part)
+                if values.shape != getattr(parameters, part).shape:
+                    raise ModelError(
+                        f"{part} cannot be held fixed: the data has states or symbols that the model lacks"
+                    )
+                parameters = replace(parameters, **{part: values})
+            forms = earlier.forms if "emissions" in fixed else forms
+        histories = None
+        if self.triples is not None and earlier is not None and "transitions" in fixed:
+            histories = earlier.histories
+        elif self.triples is not None:
+            histories = Histories.learn(self.triples, parameters.transitions, self.estimation, self.settings.pairs)
+        return LearnedHMM(self.index, parameters, self.labelled, forms, histories, self.triples)
 
 
 def widened(counts: Probabilities, L: int, V: int, fill: float = 0.0) -> Probabilities:
     """The same numbers with room for more states and symbols, which get `fill`."""
     states, symbols = counts.num_states, counts.num_symbols
-    wide = Probabilities(np.full(L, fill), np.full((L, L), fill), np.full((V, L), fill))
+    wide = Probabilities.filled(L, V, fill)
     wide.start[:states] = counts.start
     wide.transitions[:states, :states] = counts.transitions
     wide.emissions[:symbols, :states] = counts.emissions
     return wide
 
 
-def _starts(task: _Task) -> Iterator[FloatArray]:
-    """Where EM begins: the model before, what the labels say, or random numbers, as often as there are restarts."""
-    L, V, legal = task.labelled.num_states, len(task.index), task.estimation.legal
-    if task.before is not None:
-        parameters = _known_symbols(task.before)
-        grown = (parameters.num_states, parameters.num_symbols) != (L, V)
-        yield (_renormalised(widened(parameters, L, V, 0.5 / V), legal) if grown else parameters).flat()
-        return
-    if task.has_labels:
-        yield Estimation(False, 0.5, 0.5, 0.5, legal).parameters(task.labelled).flat()
-        return
-    for restart in range(task.settings.restarts):
-        random = np.random.default_rng([task.settings.seed, restart])
-        yield Probabilities.random(L, V, random, legal).flat()
-
-
-def _known_symbols(model: LearnedHMM) -> Probabilities:
-    """Emissions without the row of unknown words, normalised again."""
-    p = model.parameters
-    if model.forms is None:
-        return p
-    known = p.emissions[:-1]
-    return Probabilities(p.start, p.transitions, known / known.sum(axis=0))
-
-
-def _renormalised(p: Probabilities, legal: AllowedTransitions) -> Probabilities:
-    return Estimation(False, 0.0, 0.0, 0.0, legal).parameters(
-        Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
-    )
-
-
-def _finished(task: _Task, parameters: Probabilities, counts: Probabilities) -> LearnedHMM:
-    """The model of the counts with its unknown words, and with what is held fixed put back."""
-    forms = None
-    if task.settings.unknown:
-        parameters, forms = task.estimation.with_unknown(counts, list(task.index))  # type: ignore[arg-type]
-    if task.before is not None:
-        for part in task.settings.fixed:
-            parameters = replace(parameters, **{part: _held(task.before.parameters, parameters, part)})
-        forms = task.before.forms if "emissions" in task.settings.fixed else forms
-    return LearnedHMM(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
-
-
-def _histories(task: _Task, parameters: Probabilities) -> Histories | None:
-    if task.triples is None:
-        return None
-    if task.before is not None and "transitions" in task.settings.fixed:
-        return task.before.histories
-    return Histories.learn(task.triples, parameters.transitions, task.estimation, task.settings.pairs)
-
-
-def _held(before: Probabilities, after: Probabilities, part: Part) -> FloatArray:
-    values: FloatArray = getattr(before, part)
-    if values.shape != getattr(after, part).shape:
-        raise ModelError(f"{part} cannot be held fixed: the data has states or symbols that the model lacks")
-    return values
-
-
-def _are_words(symbols: dict[Symbol, int], settings: HMMConfig) -> bool:
-    """Whether all symbols are strings, without which there is no model of unknown words."""
-    strings = all(isinstance(symbol, str) for symbol in symbols)
-    if settings.unknown and not strings:
-        raise ModelError("unknown = true needs observations that are strings: what a number looks like says nothing")
-    return strings
-
-
 def _loss_of_counts(model: LearnedHMM) -> float:
     """The negative log-likelihood of the labelled sentences under the model."""
     total, counts, p = 0.0, model.labelled, model.parameters
-    assert counts is not None
     for part in PARTS:
         if part == "transitions" and model.histories is not None and model.triples is not None:
             total -= model.histories.log_likelihood(model.triples, p.transitions)
             continue
-        own: FloatArray = getattr(counts, part)
-        seen = own > 0
-        total -= float(own[seen] @ logs(getattr(p, part)[: len(own)][seen]))
+        observed: FloatArray = getattr(counts, part)
+        seen = observed > 0
+        total -= float(observed[seen] @ logs(getattr(p, part)[: len(observed)][seen]))
     return total
 
 
@@ -295,14 +347,12 @@ def _validation(
     What EM gave probability zero gets a little, so that every sentence can be tagged.
     """
     symbols, lengths = encode(dev.inputs, index)
-    end = logs(legal.end.astype(np.float64))
-    floor = Probabilities(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
-
-    states = StateMap.of(tags)
+    end, states = logs(legal.end.astype(np.float64)), StateMap.of(tags)
+    least_start, least_transitions = np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0)
 
     def validate(weights: FloatArray) -> DevScores:
         p = Probabilities.from_flat(weights, len(tags))
-        p = Probabilities(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
+        p = Probabilities(np.maximum(p.start, least_start), np.maximum(p.transitions, least_transitions), p.emissions)
         emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
         return held_out_scores([chain_scores(p, emissions, lengths, end)], dev, states)
 

@@ -58,7 +58,6 @@ class WordSettings:
     unknown: float = setting(0.1, "share of known words that training treats as unknown, to learn how to treat these")
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         _at_least(self, size=0, extra=0, min_freq=1)
         _shares(self, "unknown")
 
@@ -76,7 +75,6 @@ class CharacterSettings:
     dropout: float = setting(0.0, "dropout of character vectors, the same for all places of a character in a batch")
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         _at_least(self, size=1, output=1)
         _shares(self, "dropout")
         if not self.widths or min(self.widths) < 1:
@@ -106,7 +104,6 @@ class PretrainedSettings:
     store: Literal["weights", "reference"] = setting("weights", "whether a saved model holds the encoder or its path")
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         if self.store == "reference" and self.freeze != "all":
             raise ConfigError('store = "reference" needs freeze = "all": fine-tuned weights are nowhere else')
         if self.cache is not None and self.freeze != "all":
@@ -144,7 +141,6 @@ class EncoderSettings:
     word_dropout: float = setting(0.05, "share of tokens whose features are zeroed as a whole")
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         _at_least(self, capitalisation=0, pairs=0, pair_min_freq=1, column_size=1, hidden=0, layers=1)
         _shares(self, "dropout", "word_dropout", "locked_dropout", "pair_unknown")
         if self.hidden is not None and self.hidden % 2:
@@ -189,14 +185,11 @@ class NeuralConfig:
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         _at_least(self, edges=0, boundaries=0, longest=3)
         if self.edges and self.head != "crf":
             raise ConfigError(f"edges = {self.edges} needs head = crf: a {self.head} has no such transitions to score")
-        if self.head == "semicrf":
-            self._check_segments()
-
-    def _check_segments(self) -> None:
+        if self.head != "semicrf":
+            return
         if not self.constraints or self.label_weights is not None:
             raise ConfigError("head = semicrf needs constraints = true, and no label_weights: it scores whole spans")
         if (self.longest is not None and self.longest > MOST_TOKENS) or self.boundaries > _MOST_RANK:
@@ -238,18 +231,15 @@ def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # n
 def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
     pretrained = encoder.transformer is not None
     size = _given(facts.vector_size, 0 if pretrained else 100)
+    extra = 0 if facts.vector_size is None else usual_count(facts.vector_size)
     return replace(
         encoder,
-        words=replace(encoder.words, size=_given(encoder.words.size, size), extra=_extra(encoder.words, facts)),
+        words=replace(encoder.words, size=_given(encoder.words.size, size), extra=_given(encoder.words.extra, extra)),
         characters=replace(encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")),
         pairs=_given(encoder.pairs, 32 if facts.paired else 0),
         hidden=_given(encoder.hidden, 0 if pretrained and encoder.pretrained.bilstm == "after" else 192),
         locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
     )
-
-
-def _extra(words: WordSettings, facts: Facts) -> int:
-    return _given(words.extra, 0 if facts.vector_size is None else usual_count(facts.vector_size))
 
 
 def _training(config: NeuralConfig, facts: Facts) -> TrainingSettings:

@@ -10,25 +10,85 @@ in memory, and these are shuffled together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
 
 from trellis import chain
 from trellis.arrays import Arrays, IntArray
 from trellis.corpus import Shards
-from trellis.errors import ConfigError, ModelError
-from trellis.models.data import Labelled, check_held_out, learned_states, learned_tag_set
-from trellis.models.neural.config import NeuralConfig
-from trellis.models.neural.inference import LearnedNetwork
-from trellis.models.neural.storage import from_stored, to_stored
+from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.lazy import cached
+from trellis.models.data import Labelled, check_held_out, learned_states, learned_tag_set, stored_states
+from trellis.models.neural.config import Facts, NeuralConfig, resolved
+from trellis.models.neural.plan import (
+    PRETRAINED,
+    TRANSFORMER,
+    VECTORS,
+    WEIGHTS,
+    Inference,
+    Plan,
+    TableSize,
+    Weights,
+    plan_of,
+)
 from trellis.models.neural.stream import SentenceStream, stream_of
-from trellis.models.states import stored_states
+from trellis.models.neural.vocabulary import Vocabulary
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.optional import required
-from trellis.store import Stored
+from trellis.store import Stored, pack_strings
+from trellis.symbols import Symbols
 from trellis.tags import Scheme, StateMap, TagSet
 from trellis.training.neural.settings import FREE
+from trellis.vectors import Coverage
+
+_NAMES = ("words", "vectors", "characters", "pairs")
+
+
+@dataclass(eq=False)
+class LearnedNetwork:
+    """A network that answers, and how much of its words the vectors covered."""
+
+    vocabulary: Vocabulary
+    plan: Plan | None
+    """None: only torch computes it."""
+    stored_weights: Weights
+    """Of the plan; those of the module count once there is one."""
+    make: Callable[[], Any]
+    """Builds the module."""
+    coverage: Coverage | None = None
+
+    @cached
+    def network(self) -> Any:
+        """The torch module. Whoever asks for it may change it, so from then on it answers, and not the kernels."""
+        with required("the torch module of a neural model", "trellis-crf[neural]", ModelError):
+            return self.make()
+
+    @cached
+    def _inference(self) -> Inference:
+        assert self.plan is not None
+        return Inference(self.plan, self.stored_weights)
+
+    @property
+    def _native(self) -> bool:
+        return self.plan is not None and "network" not in self.__dict__
+
+    def scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
+        """The scores of sentences, from which every answer comes."""
+        if self._native:
+            return self._inference.chain_scores(self.vocabulary.encode(inputs))
+        scores: chain.ChainScores = self.network.chain_scores(self.network.encode(self.vocabulary, inputs))
+        return scores
+
+    @property
+    def weights(self) -> Weights:
+        """The current weights by name, those of a transformer included."""
+        if self._native:
+            return self.stored_weights
+        state = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
+        return state if self.plan is None else {name: state[name] for name, _ in self.plan.shapes()}
 
 
 @final
@@ -53,7 +113,6 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     @property
     def learns_lexicons(self) -> bool:
-        """Matches have embeddings."""
         return True
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -72,12 +131,18 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self.tagset_, self.states_ = tags, states
         self._set_precision()
 
-    def _states(self, tags: TagSet, before: StateMap | None) -> StateMap:
-        own = self.config
-        legal = own.constraints and (own.head == "crf" or own.decoding == "legal")
-        if own.head == "semicrf":
-            return _segment_states(tags, own.learn_scheme, before)
-        return learned_states(tags, own.learn_scheme, legal, before)
+    def _states(self, tags: TagSet, earlier: StateMap | None) -> StateMap:
+        config = self.config
+        if config.head != "semicrf":
+            legal = config.constraints and (config.head == "crf" or config.decoding == "legal")
+            return learned_states(tags, config.learn_scheme, legal, earlier)
+        # A semi-Markov head makes segments of states that tell where spans begin and end.
+        states = learned_states(tags, config.learn_scheme, True, earlier)
+        if states.scheme not in (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN):  # plain: spans of one token
+            raise ConfigError(
+                f"head = semicrf learns in bioes, bilou or bmes, got learn_scheme = {config.learn_scheme}"
+            )
+        return states
 
     def _state_labels(self) -> IntArray | None:
         if self.settings_.head != "semicrf":
@@ -94,11 +159,9 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         model = self._fitted()
-        manifest, arrays = to_stored(model, by_reference=self._by_reference())
+        by_reference = self.config.encoder.pretrained.store == "reference"
+        manifest, arrays = to_stored(model, by_reference=by_reference)
         return {**manifest, "learn_scheme": self.states_.scheme.value}, arrays
-
-    def _by_reference(self) -> bool:
-        return self.config.encoder.pretrained.store == "reference"
 
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
@@ -126,9 +189,59 @@ class NeuralTagger(Tagger[NeuralConfig]):
             set_precision(self.model_.network.transformer.model, encoder.pretrained.tagging)
 
 
-def _segment_states(tags: TagSet, learn_scheme: str | None, before: StateMap | None) -> StateMap:
-    """States that tell where spans begin and end: a semi-Markov head makes segments of them."""
-    states = learned_states(tags, learn_scheme, True, before)
-    if states.scheme not in (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN):  # plain: spans of one token
-        raise ConfigError(f"head = semicrf learns in bioes, bilou or bmes, got learn_scheme = {learn_scheme}")
-    return states
+def to_stored(learned: LearnedNetwork, *, by_reference: bool) -> tuple[dict[str, Any], Arrays]:
+    vocabulary = learned.vocabulary
+    names = {name: getattr(vocabulary, name) for name in _NAMES}
+    names |= {f"column {name}": symbols for name, symbols in vocabulary.columns.items()}
+    arrays: Arrays = {}
+    for name, symbols in names.items():
+        arrays |= pack_strings(f"names.{name}", symbols.names)
+    arrays |= {f"{WEIGHTS}{name}": a for name, a in learned.weights.items() if not name.startswith(PRETRAINED)}
+    manifest: dict[str, Any] = {"columns": list(vocabulary.columns), "transformer": None}
+    transformer = None if learned.plan is not None else learned.network.transformer
+    if transformer is not None:
+        weights, manifest["transformer"] = transformer.to_arrays(reference=by_reference)
+        arrays |= {f"{TRANSFORMER}{name}": array for name, array in weights.items()}
+    return manifest, arrays
+
+
+def from_stored(config: NeuralConfig, states: StateMap, stored: Stored) -> tuple[LearnedNetwork, NeuralConfig]:
+    """The inverse of `to_stored`; memory is taken only for what the file has arrays for.
+
+    Settings that the file leaves unset follow from its arrays.
+    """
+    columns = {name: Symbols(stored.strings(f"names.column {name}")) for name in stored.manifest.texts("columns")}
+    known = {name: Symbols(stored.strings(f"names.{name}")) for name in _NAMES}
+    vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower)
+    vectors = None
+    if f"{WEIGHTS}{VECTORS}" in stored:
+        vectors = stored.array(f"{WEIGHTS}{VECTORS}", np.float32, (len(vocabulary.vectors), None))
+    size = None if vectors is None else vectors.shape[1]
+    spelled, paired = bool(vocabulary.characters.names), bool(vocabulary.pairs.names)
+    settings = resolved(config, Facts(spelled, paired, size, states.tags.scheme, states.scheme))
+    # The tables of what the scheme allows are square in the labels, so these must be those of the weights.
+    L, rank = len(states), config.boundaries if config.head == "semicrf" else 0
+    stored.array(f"{WEIGHTS}emission.bias", np.float32, (L + 2 * rank,))
+    if config.head == "crf":
+        stored.array(f"{WEIGHTS}head.crf.transitions", np.float32, (L, L))
+    plan = None
+    if stored.manifest.optional_table("transformer") is None:
+        try:
+            plan = plan_of(settings, vocabulary, states, None if vectors is None else TableSize(*vectors.shape))
+        except ConfigError as error:
+            raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None
+    if plan is None:  # the torch module is built now: only then it is known to fit the file
+        with required("a neural model with a transformer or a semi-CRF", "trellis-crf[neural]", ModelError):
+            from trellis.models.neural.network import checked
+        network = checked(settings, vocabulary, states, vectors, stored)
+        return LearnedNetwork(vocabulary, None, {}, lambda: network), settings
+    # One by one: settings may claim a million layers, of which the second is missing.
+    weights = {name: stored.array(f"{WEIGHTS}{name}", np.float32, shape) for name, shape in plan.shapes()}
+    stored.refuse_others(WEIGHTS, weights)
+
+    def make() -> Any:
+        from trellis.models.neural.network import with_weights
+
+        return with_weights(settings, vocabulary, states, weights)
+
+    return LearnedNetwork(vocabulary, plan, weights, make), settings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,9 @@ from trellis.arrays import AnyArray, Float32Array, IntArray
 from trellis.errors import ConfigError, StoreError
 from trellis.models.data import tokens_of
 from trellis.models.neural.config import EncoderSettings, NeuralConfig
-from trellis.models.neural.inference import SMALL, by_length, gathered
 from trellis.models.neural.plan import (
     PRETRAINED,
+    SMALL,
     TRANSFORMER,
     VECTORS,
     WEIGHTS,
@@ -28,6 +28,8 @@ from trellis.models.neural.plan import (
     TableSize,
     Weights,
     WordPlan,
+    by_length,
+    gathered,
     legal_steps,
     parts_of,
 )
@@ -37,47 +39,10 @@ from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, Part, Wor
 from trellis.nn.heads import BilinearEdges, CRFHead, Head, SegmentStates, SemiCRFHead, SoftmaxHead
 from trellis.nn.loss import supports, tagging_loss
 from trellis.nn.lstm import Packing, one_thread
-from trellis.nn.state import blueprint, check_state
-from trellis.nn.subwords import Subwords
-from trellis.nn.transformer import FeatureCache, PretrainedPart, TransformerEncoder
+from trellis.nn.transformer import FeatureCache, PretrainedPart, TransformerEncoder, blueprint, check_state
 from trellis.store import Stored
 from trellis.symbols import FIRST, PADDING
 from trellis.tags import Role, StateMap
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NetworkInputs(EncodedSentences):
-    """Encoded sentences for a torch module, which may have a transformer."""
-
-    pretrained: Callable[[IntArray], Mapping[str, Tensor]] | None = None
-    """What the transformer takes of the sentences with these numbers."""
-    subwords: Subwords | None = None
-    """The sentences as the transformer sees them, if it has to run."""
-
-    @classmethod
-    def of(cls, encoded: EncodedSentences, **pretrained: Any) -> NetworkInputs:
-        """The sentences with what a transformer takes of them."""
-        names = ("lengths", "offsets", "kinds", "words", "columns", "pairs")
-        return cls(**{name: getattr(encoded, name) for name in names}, **pretrained)
-
-    def batch(self, examples: IntArray, parts: Collection[str], *, of_words: bool = False) -> Batch:
-        """The `token_ids` of these sentences as tensors."""
-        ids = self.token_ids(examples, parts, of_words=of_words)
-        spelt = None
-        if ids.spelt is not None:
-            index = np.arange(len(ids.word)) if ids.spelt_index is None else ids.spelt_index
-            spelt = Characters(torch.from_numpy(ids.spelt.padded()), torch.from_numpy(index))
-        return Batch(
-            Packing.of(ids.lengths),
-            torch.from_numpy(ids.word),
-            torch.from_numpy(ids.vector),
-            None if ids.case is None else torch.from_numpy(ids.case),
-            {name: torch.from_numpy(values) for name, values in ids.columns.items()},
-            spelt,
-            None if ids.pairs is None else torch.from_numpy(ids.pairs),
-            None if self.pretrained is None else self.pretrained(examples),
-            None if ids.index is None else torch.from_numpy(ids.index),
-        )
 
 
 class Network(nn.Module):
@@ -95,29 +60,48 @@ class Network(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return self.emission.weight.device
 
     @property
     def transformer(self) -> TransformerEncoder | None:
-        """The pretrained part of the encoder, if there is one."""
         part = dict(self.encoder.parts.items()).get("transformer")
         return part.transformer if isinstance(part, PretrainedPart) else None
 
-    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> NetworkInputs:
+    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> EncodedSentences:
         """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, if one is given."""
-        encoded = vocabulary.encode(inputs)
-        transformer = self.transformer
+        encoded, transformer = vocabulary.encode(inputs), self.transformer
         if transformer is None:
-            return NetworkInputs.of(encoded)
+            return encoded
         tokens = [list(tokens_of(item)) for item in inputs]
         if cache is not None:
-            return NetworkInputs.of(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
+            return replace(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
         subwords = transformer.encode(tokens)
-        return NetworkInputs.of(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
+        return replace(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
+
+    def batch(self, inputs: EncodedSentences, examples: IntArray, *, of_words: bool = False) -> Batch:
+        """What the encoder takes for the sentences with these numbers, on its device; see `EncodedSentences`."""
+        ids = inputs.token_ids(examples, self.parts, of_words=of_words)
+
+        def tensor(values: IntArray | None) -> Tensor | None:
+            return None if values is None else torch.from_numpy(values)
+
+        characters = None
+        if ids.spelt is not None:
+            index = np.arange(len(ids.word)) if ids.spelt_index is None else ids.spelt_index
+            characters = Characters(torch.from_numpy(ids.spelt.padded()), torch.from_numpy(index))
+        return Batch(
+            Packing.of(ids.lengths),
+            torch.from_numpy(ids.word),
+            torch.from_numpy(ids.vector),
+            tensor(ids.case),
+            {name: torch.from_numpy(values) for name, values in ids.columns.items()},
+            characters,
+            tensor(ids.pairs),
+            None if inputs.pretrained is None else inputs.pretrained(examples),
+            tensor(ids.index),
+        ).to(self.device)
 
     def forward(self, batch: Batch) -> Tensor:
-        """``(N, L)``."""
         return self.scores(batch)[0]
 
     def scores(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -126,15 +110,14 @@ class Network(nn.Module):
         edges = None if self.edges is None else self.edges(features, batch.packing.lengths)
         return self.emission(features).float(), edges
 
-    def chain_scores(self, inputs: NetworkInputs) -> chain.ChainScores:
+    def chain_scores(self, inputs: EncodedSentences) -> chain.ChainScores:
         """The scores of encoded sentences, from which every answer comes: batches of similar length on all cores."""
         self.eval()
         device, of_words, head = self.device, self.encoder.of_words, self.head
 
         def answer(examples: IntArray) -> tuple[AnyArray, AnyArray | None]:
             with torch.inference_mode():
-                batch = inputs.batch(examples, self.parts, of_words=of_words)
-                scores, edges = self.scores(batch.to(device))
+                scores, edges = self.scores(self.batch(inputs, examples, of_words=of_words))
             return scores.cpu().numpy(), None if edges is None else edges.cpu().numpy()
 
         if inputs.subwords is not None:  # a transformer takes most of the time, and it does compute on padding
@@ -170,30 +153,22 @@ def build(
     states: StateMap,
     vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
+    *,
+    empty: bool = False,
 ) -> Network:
-    """The network that a resolved configuration describes, its first weights drawn from torch's generator."""
-    encoder = _encoder(config.encoder, vocabulary, vectors, transformer)
-    words = encoder.parts["words"] if vectors is not None and "words" in encoder.parts else None
-    if isinstance(words, WordPart):
-        rows = vocabulary.kinds(vocabulary.words.names).vector
-        words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
-    return Network(encoder, _head(config, states), config.edges)
+    """The network that a resolved configuration describes, its first weights drawn from torch's generator.
 
-
-def build_empty(
-    config: NeuralConfig,
-    vocabulary: Vocabulary,
-    states: StateMap,
-    vectors: Float32Array | None = None,
-    transformer: TransformerEncoder | None = None,
-) -> Network:
-    """The same with shapes in place of weights, on torch's meta device: nothing is drawn that a file has.
-
-    The transformer is used unchanged, and so is the head, which contains the constraints that no file has.
+    An `empty` one has shapes in place of weights, on torch's meta device: nothing is drawn that a file has. The
+    transformer is used unchanged, and so is the head, which contains the constraints that no file has.
     """
-    head = _head(config, states)
-    with torch.device("meta"):
-        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), head, config.edges)
+    head = _head(config, states) if empty else None
+    with torch.device("meta") if empty else nullcontext():
+        encoder = _encoder(config.encoder, vocabulary, vectors, transformer)
+        words = encoder.parts["words"] if vectors is not None and "words" in encoder.parts else None
+        if isinstance(words, WordPart) and not empty:
+            rows = vocabulary.kinds(vocabulary.words.names).vector
+            words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
+        return Network(encoder, head or _head(config, states), config.edges)
 
 
 def _encoder(
@@ -245,9 +220,14 @@ def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
     """The transformer that the settings name, as pretrained."""
     if settings.transformer is None:
         return None
-    own = settings.pretrained
-    options: dict[str, Any] = {"pooling": own.pooling, "freeze": own.freeze, "checkpointing": own.checkpointing}
-    return TransformerEncoder.load(settings.transformer, mix_layers=own.mix, **options)
+    pretrained = settings.pretrained
+    return TransformerEncoder.load(
+        settings.transformer,
+        pooling=pretrained.pooling,
+        mix_layers=pretrained.mix,
+        freeze=pretrained.freeze,
+        checkpointing=pretrained.checkpointing,
+    )
 
 
 def _head(config: NeuralConfig, states: StateMap) -> Head:
@@ -279,7 +259,7 @@ def segment_states(states: StateMap) -> SegmentStates:
 def with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, weights: Weights) -> Network:
     """The module of a network with a plan, whose weights were checked against it."""
     with torch.random.fork_rng():
-        network = build_empty(config, vocabulary, states, weights.get(VECTORS))
+        network = build(config, vocabulary, states, weights.get(VECTORS), empty=True)
     return _filled(network, weights)
 
 
@@ -298,7 +278,7 @@ def checked(
                 transformer = TransformerEncoder.from_arrays(
                     arrays(TRANSFORMER), description.values, where=stored.where
                 )
-            make = partial(build_empty, config, vocabulary, states, vectors, transformer)
+            make = partial(build, config, vocabulary, states, vectors, transformer, empty=True)
             network = blueprint(make, len(stored.arrays), stored.where)
     except ConfigError as error:
         raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None

@@ -30,16 +30,15 @@ class SentenceStream:
     counts: tuple[int, ...]
     """Sentences of each shard."""
     versions: tuple[tuple[int, int], ...]
-    """Of the files, as they were before the first pass."""
+    """Size and time of each file before the first pass."""
     tokens: int
-    """Of all."""
+    """Tokens of all sentences."""
     sample: Labelled
     """The first sentences, and those in which a label follows another one for the first time; facts are of all."""
     fingerprint: str
 
     @classmethod
     def of(cls, shards: Shards) -> SentenceStream:
-        """Read all shards."""
         from trellis.models import fingerprint  # hashlib is not needed to tag
 
         versions = tuple(map(shards.version, shards.paths))
@@ -65,7 +64,6 @@ class SentenceStream:
         )
 
     def __iter__(self) -> Iterator[Sentence]:
-        """All sentences, shard by shard."""
         return iter(self.shards)
 
     def windows(
@@ -85,7 +83,6 @@ class SentenceStream:
         return Labelled(part.inputs, part.labels, False, self.sample.shared)
 
     def order(self, seed: int, epoch: int) -> list[int]:
-        """The order of the shards in an epoch."""
         order: list[int] = np.random.default_rng([seed, epoch, 0, _SHARDS]).permutation(len(self.counts)).tolist()
         return order
 

@@ -13,21 +13,29 @@ from torch import Tensor, nn
 
 from trellis.arrays import Float32Array, FloatArray, IntArray
 from trellis.errors import ModelError
+from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
 from trellis.models import fingerprint
 from trellis.models.data import Labelled
 from trellis.models.evaluation import best_labels, scores_of_labels
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
-from trellis.models.neural.inference import LearnedNetwork
-from trellis.models.neural.network import Network, NetworkInputs, build, load_transformer
+from trellis.models.neural.model import LearnedNetwork
+from trellis.models.neural.network import Network, build, load_transformer
 from trellis.models.neural.plan import TableSize, plan_of
-from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, add_vectors, learn_pairs, learn_vocabulary
+from trellis.models.neural.vocabulary import (
+    EncodedSentences,
+    TokenCounts,
+    Vocabulary,
+    add_vectors,
+    learn_pairs,
+    learn_vocabulary,
+)
 from trellis.models.tagger import FitOptions
 from trellis.symbols import Symbols
 from trellis.tags import StateMap
 from trellis.training import DevScores, History
 from trellis.training.neural import train
-from trellis.training.neural.task import Gather, alone
+from trellis.training.neural.batches import Gather
 from trellis.training.process_group import process_slice
 
 
@@ -48,7 +56,8 @@ class NeuralTraining:
     def run(self) -> tuple[LearnedNetwork, NeuralConfig, History]:
         """The network, the settings that were used, and how it went."""
         options, words = self.options, self.config.encoder.words
-        counted = TokenCounts.count(self._inputs(), self._columns())
+        columns = (*self.config.encoder.columns, *map(name_of_column, self.lexical))
+        counted = TokenCounts.count(self._inputs(), columns)
         learned = learn_vocabulary(counted, lower=words.lower, min_freq=words.min_freq, before=self._known)
         learned, vectors, coverage = add_vectors(learned, words, list(counted.tokens))
         del counted
@@ -58,7 +67,7 @@ class NeuralTraining:
             torch.manual_seed(settings.training.seed)
             network = build(settings, vocabulary, self.states, vectors, load_transformer(settings.encoder))
             if self.before is not None:
-                take_over(network, self.before.network)
+                copy_weights(network, self.before.network)
             if options.folder is not None:
                 frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
                 options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
@@ -76,9 +85,6 @@ class NeuralTraining:
     @property
     def _known(self) -> Vocabulary | None:
         return None if self.before is None else self.before.vocabulary
-
-    def _columns(self) -> tuple[str, ...]:
-        return (*self.config.encoder.columns, *map(name_of_column, self.lexical))
 
     def _windows(self, epoch: int | None = None, first: int = 0) -> Iterator[Labelled]:
         """All sentences, as many at a time as may be in memory; in the order of an epoch, or without in their own."""
@@ -109,15 +115,20 @@ class NeuralTraining:
             return learned
         return replace(learned, pairs=learn_pairs(self._inputs(), settings.pair_min_freq, self._known))
 
-    def _task(self, network: Network, vocabulary: Vocabulary) -> TaggingTask | StreamedTaggingTask:
+    def _task(self, network: Network, vocabulary: Vocabulary) -> TaggingTask:
         encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
         validate = None
         if self.dev is not None:
             share = process_slice()
             validate = Validation(network, encode(self.dev.inputs[share]), share, self.dev, self.states)
-        if self.options.stream is None:
-            return TaggingTask(network, encode(self.data.inputs), self._targets(self.data), validate)
-        return StreamedTaggingTask(network, self._windows, encode, self._targets, validate)
+
+        def examples(data: Labelled) -> TaggingExamples:
+            return TaggingExamples(network, data, encode, self._targets)
+
+        if self.options.stream is not None:
+            return TaggingTask(network, lambda epoch, first: map(examples, self._windows(epoch, first)), validate)
+        everything = examples(self.data)
+        return TaggingTask(network, lambda epoch, first: iter([everything][first:]), validate)
 
     def _targets(self, data: Labelled) -> Targets:
         return Targets.of(data, self.states, self.config.label_weights, self.options.sentence_weights)
@@ -129,7 +140,7 @@ def _longest_span(states: StateMap, data: Labelled) -> int:
     return int((spans.end - spans.begin).max()) if len(spans.end) else 0
 
 
-def take_over(network: Network, earlier: Network) -> None:
+def copy_weights(network: Network, earlier: Network) -> None:
     """Copy what an earlier network learned: its words and labels come first, so its weights are the first of each.
 
     Words, labels and features may have been added; a layer of another width would get weights of other units.
@@ -180,7 +191,6 @@ class Targets:
         label_weights: Mapping[str, float] | None,
         sentence_weights: FloatArray | None,
     ) -> Targets:
-        """The labels of the data as tensors."""
         weights = data.token_weights(states.tags, label_weights)
         return cls(
             None if data.partial else torch.from_numpy(data.encode_states(states)),
@@ -191,18 +201,37 @@ class Targets:
 
 
 class TaggingExamples:
-    """Sentences in memory: what a network makes of them, and what it should."""
+    """Sentences in memory: what a network makes of them, and what it should; they are encoded when that is needed."""
 
-    def __init__(self, network: Network, inputs: NetworkInputs, targets: Targets) -> None:
-        self.lengths: IntArray = sizes_of(inputs)
-        self.tokens: IntArray = inputs.lengths
-        self._network, self._inputs, self._targets = network, inputs, targets
+    def __init__(
+        self,
+        network: Network,
+        data: Labelled,
+        encode: Callable[[Sequence[Any]], EncodedSentences],
+        targets: Callable[[Labelled], Targets],
+    ) -> None:
+        self.tokens: IntArray = data.lengths
+        self._network, self._encode, self._targets_of = network, encode, targets
+        self._data: Labelled | None = data
+
+    @cached
+    def _encoded(self) -> tuple[EncodedSentences, Targets]:
+        assert self._data is not None
+        data, self._data = self._data, None  # the sentences themselves are not needed any more
+        return self._encode(data.inputs), self._targets_of(data)
+
+    @property
+    def lengths(self) -> IntArray:
+        """Tokens of each sentence; with a transformer subwords: it computes on padding, and batches must fit these."""
+        if self._network.transformer is None or (subwords := self._encoded[0].subwords) is None:
+            return self.tokens
+        sizes: IntArray = subwords.sizes
+        return sizes
 
     def loss(self, examples: IntArray) -> tuple[Tensor, int]:
-        """The summed loss of these sentences, and how many they are."""
-        network, device, targets = self._network, self._network.device, self._targets
-        batch = self._inputs.batch(examples, network.parts).to(device)
-        rows = torch.from_numpy(self._inputs.rows(examples))
+        network, device, (inputs, targets) = self._network, self._network.device, self._encoded
+        batch = network.batch(inputs, examples)
+        rows = torch.from_numpy(inputs.rows(examples))
         if targets.is_plain:
             assert targets.tags is not None
             loss = network.joined_loss(batch, targets.tags[rows])
@@ -211,18 +240,23 @@ class TaggingExamples:
         emissions, edges = network.scores(batch)
         wanted = {"tags": targets.tags, "allowed": targets.allowed, "weights": targets.token_weights}
         given = {name: values[rows].to(device) for name, values in wanted.items() if values is not None}
-        losses = network.head.losses(emissions, self._inputs.lengths[examples], edges=edges, **given)
+        losses = network.head.losses(emissions, inputs.lengths[examples], edges=edges, **given)
         if targets.sentence_weights is not None:
             losses = losses * targets.sentence_weights[torch.from_numpy(examples)].to(device)
         return losses.sum(), len(examples)
 
 
-class TaggingTrainee:
-    """A network that learns, and how to score it."""
+class TaggingTask:
+    """A network that learns, its sentences in windows, and how to score it."""
 
-    def __init__(self, network: Network, validate: Callable[[Gather], DevScores] | None) -> None:
+    def __init__(
+        self,
+        network: Network,
+        windows: Callable[[int, int], Iterator[TaggingExamples]],
+        validate: Callable[[Gather], DevScores] | None,
+    ) -> None:
         self.module: nn.Module = network
-        self._network, self._validate = network, validate
+        self._network, self._windows, self._validate = network, windows, validate
 
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
@@ -233,53 +267,11 @@ class TaggingTrainee:
         rest = [p for p in network.parameters() if p.requires_grad and id(p) not in known]
         return [("encoder", encoder), ("head", rest)]
 
-    def validate(self, gather: Gather = alone) -> DevScores | None:
-        """Scores of the network, in its present state, on the held-out data."""
-        return None if self._validate is None else self._validate(gather)
-
-
-class TaggingTask(TaggingExamples, TaggingTrainee):
-    """A network, its training data, and how to score it."""
-
-    def __init__(
-        self, network: Network, inputs: NetworkInputs, targets: Targets, validate: Callable[[Gather], DevScores] | None
-    ) -> None:
-        TaggingExamples.__init__(self, network, inputs, targets)
-        TaggingTrainee.__init__(self, network, validate)
-
-
-class StreamedTaggingTask(TaggingTrainee):
-    """A network, training data that are read anew in each epoch, and how to score it."""
-
-    def __init__(
-        self,
-        network: Network,
-        read: Callable[[int, int], Iterator[Labelled]],
-        encode: Callable[[Sequence[Any]], NetworkInputs],
-        targets: Callable[[Labelled], Targets],
-        validate: Callable[[Gather], DevScores] | None,
-    ) -> None:
-        super().__init__(network, validate)
-        self._read, self._encode, self._targets = read, encode, targets
-
     def windows(self, epoch: int, first: int = 0) -> Iterator[TaggingExamples]:
-        """The windows of an epoch, encoded one by one; nothing holds their sentences when the next one is read."""
-        return map(self._examples, self._read(epoch, first))
+        return self._windows(epoch, first)
 
-    def window_lengths(self) -> Iterator[IntArray]:
-        """The sizes of the sentences of each window of the first epoch."""
-        return map(self._sizes, self._read(0, 0))
-
-    def _examples(self, data: Labelled) -> TaggingExamples:
-        return TaggingExamples(self._network, self._encode(data.inputs), self._targets(data))
-
-    def _sizes(self, data: Labelled) -> IntArray:
-        return data.lengths if self._network.transformer is None else sizes_of(self._encode(data.inputs))
-
-
-def sizes_of(inputs: NetworkInputs) -> IntArray:
-    """Tokens of each sentence; with a transformer subwords, since it computes on padding and batches must fit these."""
-    return inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
+    def validate(self, gather: Gather) -> DevScores | None:
+        return None if self._validate is None else self._validate(gather)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,14 +279,14 @@ class Validation:
     """Scores of a network on held-out sentences, of which each process tags its share."""
 
     network: Network
-    inputs: NetworkInputs
+    inputs: EncodedSentences
     share: slice
     """Which sentences `inputs` are."""
     dev: Labelled
     states: StateMap
 
     def __call__(self, gather: Gather) -> DevScores:
-        """Of the network in its present state."""
+        """The scores of the network in its current state."""
         own, histories = self.dev.inputs[self.share], self.network.head.histories
         blocks = [self.network.chain_scores(self.inputs)] if own else []  # there may be more processes than sentences
         parts = gather(best_labels(blocks, own, self.states, histories))

@@ -7,7 +7,7 @@ each *distinct* word; a token is the number of its word, and a batch is a gather
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -53,11 +53,10 @@ class Words:
 
     @cached
     def case(self) -> IntArray:
-        """How each is written; few taggers ask."""
+        """How each word is written; computed on demand, since few taggers use it."""
         return np.fromiter(map(case_of, self.distinct), dtype=np.int64, count=len(self.distinct))
 
     def spelt(self, kinds: IntArray) -> Spelt:
-        """The characters of these words."""
         lengths = self.offsets[kinds + 1] - self.offsets[kinds]
         return Spelt(self.characters[ranges(self.offsets[kinds], lengths)], offsets_of(lengths))
 
@@ -76,9 +75,9 @@ class TokenIds:
     case: IntArray | None
     columns: Mapping[str, IntArray]
     spelt: Spelt | None
-    """Of distinct words."""
+    """Characters of the distinct words."""
     spelt_index: IntArray | None
-    """Which of them each row is; None if each is the one of its number."""
+    """int64: the distinct word of each row; None if row n is word n."""
     pairs: IntArray | None
     """``(N, 2)``: each token with its left and with its right neighbour."""
     index: IntArray | None
@@ -96,9 +95,12 @@ class EncodedSentences:
     columns: Mapping[str, IntArray]
     pairs: IntArray | None = None
     """``[N, 2]``: each token with its left and with its right neighbour."""
+    pretrained: Callable[[IntArray], Mapping[str, Any]] | None = None
+    """The tensors that a transformer takes for the sentences with these numbers."""
+    subwords: Any = None
+    """The sentences as a transformer sees them, if it has to run: `trellis.nn.subwords.Subwords`."""
 
     def rows(self, examples: IntArray) -> IntArray:
-        """The tokens of these sentences."""
         return ranges(self.offsets[examples], self.lengths[examples])
 
     def token_ids(self, examples: IntArray, parts: Collection[str], *, of_words: bool = False) -> TokenIds:
@@ -201,7 +203,6 @@ class Vocabulary:
         return rows
 
     def encode(self, inputs: Sequence[Any]) -> EncodedSentences:
-        """The sentences as numbers."""
         lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
         numbers = _Numbers()
         with _hashing(inputs):
@@ -260,16 +261,15 @@ class TokenCounts:
 
     @classmethod
     def count(cls, windows: Iterable[Sequence[Any]], columns: Sequence[str]) -> TokenCounts:
-        """In all windows of inputs."""
         tokens: Counter[str] = Counter()
         values: dict[str, Counter[str]] = {name: Counter() for name in columns}
         for inputs in windows:
             with _hashing(inputs):
-                own = Counter(_flat_tokens(inputs))
-            _check_strings(inputs, own)
-            tokens.update(own)
-            for name, counts in values.items():
-                counts.update(column_of(inputs, name))
+                counts = Counter(chain.from_iterable(map(tokens_of, inputs)))
+            _check_strings(inputs, counts)
+            tokens.update(counts)
+            for name, column in values.items():
+                column.update(column_of(inputs, name))
             del inputs  # before the next window is read
         return cls(tokens, values)
 
@@ -288,10 +288,6 @@ def learn_vocabulary(seen: TokenCounts, *, lower: bool, min_freq: int, before: V
         columns={name: Symbols.learn(counts, 1, known.columns.get(name)) for name, counts in seen.columns.items()},
         lower=lower,
     )
-
-
-def _flat_tokens(inputs: Sequence[Any]) -> Iterable[str]:
-    return chain.from_iterable(map(tokens_of, inputs))
 
 
 @contextmanager

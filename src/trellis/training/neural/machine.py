@@ -56,7 +56,6 @@ class Machine:
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def share(self, examples: Any) -> Any:
-        """The part of a batch that this process works on."""
         return examples if self.processes == 1 else examples[self.rank :: self.processes]
 
     def reduce(self, parameters: list[nn.Parameter], loss: Tensor, items: int) -> tuple[Tensor, int]:
@@ -72,7 +71,6 @@ class Machine:
         return sums[0].to(loss), int(sums[1])
 
     def gather(self, item: Any) -> list[Any]:
-        """The items of all processes, in the order of their ranks."""
         return [item] if self.processes == 1 else list(gather_object([item]))
 
     def seed(self, step: int) -> None:
@@ -96,7 +94,7 @@ def seed_all(seed: int) -> None:
 
 
 @contextmanager
-def chance_restored() -> Iterator[None]:
+def random_state_preserved() -> Iterator[None]:
     """Restore the global random generators at the end."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:

@@ -1,6 +1,6 @@
-"""The optimizer: parameter groups with their own learning rates and decay, and its state as named tensors.
+"""One step of training: the gradients of some batches, shortened if too long, applied at the scheduled rate.
 
-The learning rate over steps, as a factor of its peak.
+The learning rate over steps, as a factor of its peak:
 
 warm-up    (k + 1) / W                              steps k = 0 .. W - 1
 constant   1
@@ -13,75 +13,60 @@ uses the rates of the new K and W for its further steps, so that a linear or cos
 a training of the new length has at that step. With the constant or plateau schedule, and W a number of steps, rates
 do not depend on K: more epochs lead to the same weights, bit for bit, as if they had been set from the start.
 
-Steps of torch's Adam and AdamW on the CPU by the native kernels: one pass, the same numbers up to rounding.
+Averages of the weights over steps generalise better than the last weights:
 
-The state is torch's, so that checkpoints are the same. A step of `torch.optim` spends most of its time on looking up
-what it is about, and shortening a gradient is a further pass over it; here the factor is part of the step.
+ema   a <- d a + (1 - d) w     with d rising to its setting: min(d, (n + 1) / (n + 10)) after n steps
+swa   a <- a + (w - a) / (n + 1)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trellis import _native
-from trellis.arrays import plain_tensor
+from trellis.arrays import IntArray, plain_tensor
 from trellis.errors import ModelError
+from trellis.training.neural.batches import Examples, TrainingTask
+from trellis.training.neural.machine import Machine
 from trellis.training.neural.settings import TrainingSettings
-from trellis.training.neural.task import Trainee
 
-HEAD = "head"
 _FUSED_ON = ("cpu", "cuda", "xpu", "mps")
 
 
-def build_optimizer(task: Trainee, settings: TrainingSettings) -> torch.optim.Optimizer:
+def build_optimizer(task: TrainingTask, settings: TrainingSettings) -> torch.optim.Optimizer:
     """The optimizer over all parameters that are trained; each group remembers its `peak` learning rate."""
-    groups = _groups(task, settings)
-    if not groups:
-        raise ModelError("there is nothing to train: no parameter of the module asks for a gradient")
-    _refuse_forgotten(task.module, groups)
-    # One pass over the weights instead of a dozen: several times faster on the CPU.
-    fused = all(p.device.type in _FUSED_ON and p.is_floating_point() for group in groups for p in group["params"])
-    if settings.optimizer != "sgd":
-        kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
-        return kind(groups, lr=settings.peak, fused=fused)
-    return torch.optim.SGD(groups, lr=settings.peak, momentum=settings.momentum, fused=fused)
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:
-    """Every group at this factor of its peak; returns the first group's rate."""
-    for group in optimizer.param_groups:
-        group["lr"] = factor * group["peak"]
-    return float(optimizer.param_groups[0]["lr"])
-
-
-def _groups(task: Trainee, settings: TrainingSettings) -> list[dict[str, Any]]:
-    """Parameters by learning rate and decay: weights of matrices decay, those of vectors (biases, norms) do not."""
     members: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameters in task.groups():
-        own = settings.head_learning_rate if name == HEAD else None
-        peak = settings.peak if own is None else own
-        for parameter in parameters:
-            if parameter.requires_grad:
-                decay = settings.weight_decay if parameter.ndim > 1 else 0.0
-                members.setdefault((peak, decay), []).append(parameter)
-    return [
+        head_rate = settings.head_learning_rate if name == "head" else None
+        peak = settings.peak if head_rate is None else head_rate
+        for p in parameters:
+            if p.requires_grad:
+                # Weights of matrices decay, those of vectors (biases, norms) do not.
+                members.setdefault((peak, settings.weight_decay if p.ndim > 1 else 0.0), []).append(p)
+    trained = [p for group in members.values() for p in group]
+    if not trained:
+        raise ModelError("there is nothing to train: no parameter of the module asks for a gradient")
+    known = {id(p) for p in trained}
+    forgotten = [name for name, p in task.module.named_parameters() if p.requires_grad and id(p) not in known]
+    if forgotten:
+        raise ModelError(f"parameters in no group would never be trained: {', '.join(forgotten)}")
+    groups = [
         {"params": parameters, "peak": peak, "lr": peak, "weight_decay": decay}
         for (peak, decay), parameters in members.items()
     ]
-
-
-def _refuse_forgotten(module: nn.Module, groups: Sequence[Mapping[str, Any]]) -> None:
-    known = {id(p) for group in groups for p in group["params"]}
-    forgotten = [name for name, p in module.named_parameters() if p.requires_grad and id(p) not in known]
-    if forgotten:
-        raise ModelError(f"parameters in no group would never be trained: {', '.join(forgotten)}")
+    # One pass over the weights instead of a dozen: several times faster on the CPU.
+    fused = all(p.device.type in _FUSED_ON and p.is_floating_point() for p in trained)
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=settings.peak, momentum=settings.momentum, fused=fused)
+    kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=settings.peak, fused=fused)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[str, Tensor]:
@@ -107,65 +92,53 @@ def restore_optimizer(
         optimizer.state[owner][what] = value if waits else value.to(owner.device)
 
 
-@dataclass(slots=True)
-class Plateau:
-    """Lowers a factor each time that `patience` epochs in a row were not better."""
-
-    shrink: float
-    patience: int
-    factor: float = 1.0
-    best: float | None = None
-    waited: int = 0
-
-    def epoch(self, score: float) -> None:
-        """Record an epoch's score; higher is better."""
-        if self.best is None or score > self.best:
-            self.best, self.waited = score, 0
-            return
-        self.waited += 1
-        if self.waited >= self.patience:
-            self.factor, self.waited = self.factor * self.shrink, 0
-
-
 class Schedule:
     """The factor at each step of a training of `total` steps."""
 
     def __init__(self, settings: TrainingSettings, total: int) -> None:
-        self._kind, self._total = settings.schedule, total
-        self.warmup = warmup_steps(settings.warmup, total)
-        self._plateau = Plateau(settings.plateau_factor, settings.plateau_patience)
+        self._settings, self._total = settings, total
+        warmup = settings.warmup  # below 1 a share of all steps, otherwise a number of steps
+        self.warmup = round(warmup * total) if warmup < 1 else int(warmup)
+        self._lowered, self._waited = 1.0, 0  # of the plateau
+        self._best: float | None = None
 
     def factor(self, step: int) -> float:
         """What the peak is multiplied by at this step, counted from 0."""
+        kind = self._settings.schedule
         if step < self.warmup:
             return (step + 1) / self.warmup
-        if self._kind == "constant":
+        if kind == "constant":
             return 1.0
-        if self._kind == "plateau":
-            return self._plateau.factor
+        if kind == "plateau":
+            return self._lowered
         left = max(0, self._total - step) / max(1, self._total - self.warmup)
-        return left if self._kind == "linear" else (1 + math.cos(math.pi * (1 - left))) / 2
+        return left if kind == "linear" else (1 + math.cos(math.pi * (1 - left))) / 2
 
     def epoch(self, dev: float | None, loss: float) -> None:
         """Record the result of an epoch: its dev score, or if there is none, its loss."""
-        self._plateau.epoch(-loss if dev is None else dev)
+        score = -loss if dev is None else dev
+        if self._best is None or score > self._best:
+            self._best, self._waited = score, 0
+            return
+        self._waited += 1
+        if self._waited >= self._settings.plateau_patience:
+            self._lowered, self._waited = self._lowered * self._settings.plateau_factor, 0
 
     def state(self) -> dict[str, Any]:
-        """The state, for `restore`."""
-        return asdict(self._plateau)
+        """What `restore` needs to go on."""
+        return {"factor": self._lowered, "best": self._best, "waited": self._waited}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from this state."""
-        self._plateau = Plateau(**state)
-
-
-def warmup_steps(warmup: float, total: int) -> int:
-    """Below 1 a share of all steps, otherwise a number of steps."""
-    return round(warmup * total) if warmup < 1 else int(warmup)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._lowered, self._best, self._waited = state["factor"], state["best"], state["waited"]
 
 
 class NativeAdam:
-    """The steps of an optimizer whose parameters are all of one kind, and on the CPU."""
+    """Steps of torch's Adam and AdamW by the native kernels, for parameters of one type, on the CPU.
+
+    They are one pass, and give the same numbers up to rounding. The state is torch's, so that checkpoints are the same.
+    A step of `torch.optim` spends most of its time on looking up what it is about, and shortening a gradient is a
+    further pass over it; here the factor is part of the step.
+    """
 
     def __init__(self, optimizer: torch.optim.Adam | torch.optim.AdamW) -> None:
         self._optimizer = optimizer
@@ -194,19 +167,19 @@ class NativeAdam:
     def step(self, factor: float) -> None:
         """One step along the gradients times the factor."""
         tensors, numbers, known = [], [], {}
-        for place, group in enumerate(self._optimizer.param_groups):
+        for i, group in enumerate(self._optimizer.param_groups):
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
                 state = self._state(parameter)
                 tensors.append((plain_tensor(parameter.grad), parameter, state["exp_avg"], state["exp_avg_sq"]))
                 step = state["step"].add_(1).item()
-                if (place, step) not in known:
-                    known[place, step] = self._numbers(group, step, factor)
-                numbers.append(known[place, step])
-        addresses = np.array([x.data_ptr() for own in tensors for x in own], dtype=np.uint64).reshape(-1, 4)
+                if (i, step) not in known:
+                    known[i, step] = self._numbers(group, step, factor)
+                numbers.append(known[i, step])
+        addresses = np.array([x.data_ptr() for row in tensors for x in row], dtype=np.uint64).reshape(-1, 4)
         table = np.array(numbers, dtype=np.float64).reshape(-1, 8)
-        counts = _counts([own[0] for own in tensors])
+        counts = _counts([row[0] for row in tensors])
         _native.adam_step(self._doubles, torch.get_num_threads(), addresses, counts, table)
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
@@ -228,3 +201,139 @@ class NativeAdam:
 
 def _counts(tensors: Sequence[Tensor]) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array([x.numel() for x in tensors], dtype=np.int64)
+
+
+class Average:
+    """The average of a module's trained parameters; with averaging "none", it never begins."""
+
+    def __init__(self, module: nn.Module, settings: TrainingSettings) -> None:
+        self._kind, self._start, self._decay = settings.averaging, settings.averaging_start - 1, settings.ema_decay
+        named = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self._names, self._weights = list(named), [p.detach() for p in named.values()]
+        self._average: list[Tensor] = []
+        self.count = 0
+
+    def step(self, epoch: int) -> None:
+        """Include the weights after a step of this epoch, counted from 0."""
+        if self._kind == "none" or epoch < self._start:
+            return
+        if not self._average:
+            self._average = [w.clone() for w in self._weights]
+        else:
+            n = self.count
+            share = 1 / (n + 1) if self._kind == "swa" else 1 - min(self._decay, (n + 1) / (n + 10))
+            torch._foreach_lerp_(self._average, self._weights, share)
+        self.count += 1
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The module with averaged weights, inside the context."""
+        if not self._average:
+            yield
+            return
+        current = [w.clone() for w in self._weights]
+        torch._foreach_copy_(self._weights, self._average)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(self._weights, current)
+
+    def state(self) -> dict[str, Tensor]:
+        """The averages by parameter; none before the first step that counts."""
+        return dict(zip(self._names, self._average, strict=True)) if self._average else {}
+
+    def restore(self, state: Mapping[str, Tensor], count: int) -> None:
+        """Continue from `state` after this many steps."""
+        self._average = [state[name].to(w) for name, w in zip(self._names, self._weights, strict=True)] if state else []
+        self.count = count
+
+
+class Diverged(Exception):  # noqa: N818 - it ends a training, which may still have a result
+    """The loss or its gradient is not finite any more."""
+
+
+class StepResult(NamedTuple):
+    loss: float
+    """Summed over the items."""
+    items: int
+    gradient_norm: float
+    learning_rate: float
+
+
+class Stepper:
+    """Takes steps; everything it does is a function of weights, optimizer state and the step's number."""
+
+    def __init__(self, task: TrainingTask, settings: TrainingSettings, machine: Machine, schedule: Schedule) -> None:
+        self._machine, self._schedule = machine, schedule
+        self._clip = math.inf if settings.clip is None else settings.clip
+        self.optimizer = build_optimizer(task, settings)
+        self._native = None if machine.scaler is not None else NativeAdam.of(self.optimizer)
+        self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def take(self, number: int, examples: Examples, batches: Sequence[IntArray]) -> StepResult:
+        """Take step `number`, counted from 0, on these batches of the examples."""
+        self._machine.seed(number)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._schedule.factor(number) * group["peak"]
+        rate = float(self.optimizer.param_groups[0]["lr"])
+        total, items, scale = self._add_gradients(examples, batches)
+        if self._machine.scaler is not None:
+            self._machine.scaler.unscale_(self.optimizer)
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        # The only place in a step that waits for the device.
+        if self._native is not None:
+            loss, norm = total.item(), self._native.gradient_length(gradients)
+        else:
+            loss, norm = torch.stack((total, _norm(gradients, total))).tolist()
+        norm *= scale
+        # In half precision the scaler skips steps whose gradient overflows, and continues with smaller numbers.
+        mean = loss / max(items, 1)
+        if not (math.isfinite(mean) and (math.isfinite(norm) or self._machine.scaler is not None)):
+            what = f"the loss is {mean}" if not math.isfinite(mean) else f"the gradient's length is {norm}"
+            raise Diverged(
+                f"training diverged at step {number + 1}: {what}, at learning rate {rate:.3g}; "
+                "lower the learning rate, lengthen its warm-up, or lower clip"
+            )
+        self._apply(gradients, scale if norm <= self._clip else scale * self._clip / norm)
+        return StepResult(loss, items, norm, rate)
+
+    def _add_gradients(self, examples: Examples, batches: Sequence[IntArray]) -> tuple[Tensor, int, float]:
+        """The summed loss and its items, and what the gradients must be multiplied by to be those of the mean.
+
+        A single batch is divided before its backward pass, which saves one pass over all gradients.
+        """
+        for p in self._parameters:
+            p.grad = None
+        alone = len(batches) == 1 and self._machine.processes == 1
+        losses, items = [], 0
+        for batch in batches:
+            with self._machine.autocast():
+                loss, count = examples.loss(self._machine.share(batch))
+            if loss.requires_grad:
+                self._machine.backward(loss / max(count, 1) if alone else loss)
+            losses.append(loss.detach())
+            items += count
+        total = losses[0] if alone else torch.stack(losses).sum()
+        if self._machine.processes > 1:
+            total, items = self._machine.reduce(self._parameters, total, items)
+        return total, items, 1.0 if alone else 1 / max(items, 1)
+
+    def _apply(self, gradients: list[Tensor], factor: float) -> None:
+        """Take the step along the gradients times the factor."""
+        if self._native is not None:
+            self._native.step(factor)
+            return
+        if factor != 1.0 and gradients:
+            torch._foreach_mul_(gradients, factor)
+        if self._machine.scaler is None:
+            self.optimizer.step()
+        else:
+            self._machine.scaler.step(self.optimizer)
+            self._machine.scaler.update()
+
+
+def _norm(gradients: list[Tensor], like: Tensor) -> Tensor:
+    if not gradients:
+        return torch.zeros_like(like)
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    return norm.to(like)

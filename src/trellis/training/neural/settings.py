@@ -67,7 +67,6 @@ class TrainingSettings:
     tensorboard: bool | str = setting(False, "write TensorBoard's files: true, next to the model; or a folder")
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         for names, expected, fits in _RULES:
             for name in names.split():
                 value = getattr(self, name)
@@ -76,7 +75,6 @@ class TrainingSettings:
 
     @property
     def peak(self) -> float:
-        """The peak learning rate."""
         return 5e-3 if self.learning_rate is None else self.learning_rate
 
     @property

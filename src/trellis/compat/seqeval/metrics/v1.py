@@ -16,8 +16,8 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.compat.seqeval.reporters import DictReporter, StringReporter
 from trellis.compat.seqeval.scheme import Entities, TagTypeError, Token, auto_detect, scheme_alphabet
 from trellis.errors import ConfigError, shown
+from trellis.metrics.entities import compare, tally
 from trellis.metrics.prf import Tally, check_aligned, divide, f_measure
-from trellis.metrics.spans import compare_read, tally
 from trellis.tags import Role
 from trellis.tags.spans import Alphabet
 
@@ -74,8 +74,8 @@ def count(y_true: list[list[str]], y_pred: list[list[str]], suffix: bool, scheme
     """Spans by type: strict reading with a scheme, the default reading without."""
     check_types(y_true, y_pred)
     if scheme is None:
-        return tally(compare_read(y_true, y_pred, default_alphabet(suffix)))
-    return tally(compare_read(y_true, y_pred, scheme_alphabet(scheme, suffix), scheme.tables()))
+        return tally(compare(y_true, y_pred, default_alphabet(suffix)))
+    return tally(compare(y_true, y_pred, scheme_alphabet(scheme, suffix), scheme.tables()))
 
 
 def check_options(average: str | None, beta: float) -> None:

@@ -1,0 +1,460 @@
+"""The loop of epochs: steps, a score after each epoch, checkpoints, early stopping, progress, Ctrl-C.
+
+    for each epoch:  for each step:  batches -> gradients -> optimizer -> average
+                     validate (on the average) -> keep if better -> checkpoint
+
+All randomness and all batches are functions of seed, epoch and step, so a checkpoint taken between any two steps leads
+to exactly the same weights as an uninterrupted training.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trellis.arrays import AnyArray, Arrays, IntArray
+from trellis.errors import ConfigError, ModelError, StoreError, shown, warn
+from trellis.store import Stored
+from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder, locked
+from trellis.training.history import History, Progress, Reason, Step, write_history
+from trellis.training.loop import TrainingState, retry_on_interrupt
+from trellis.training.neural.batches import Examples, Forecast, TrainingTask, batches_of, forecast
+from trellis.training.neural.machine import Machine, random_state_preserved
+from trellis.training.neural.optimizer import (
+    Average,
+    Diverged,
+    Schedule,
+    Stepper,
+    StepResult,
+    optimizer_state,
+    restore_optimizer,
+)
+from trellis.training.neural.settings import TrainingSettings
+
+Tensors = dict[str, Tensor]
+"""By name."""
+
+
+class DivergedWarning(UserWarning):
+    """Training ended because the loss was not finite any more; the best weights before that are kept."""
+
+
+def train(
+    task: TrainingTask,
+    settings: TrainingSettings | None = None,
+    *,
+    folder: str | Path | TrainingFolder | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> History:
+    """Train the task's module, which ends with the kept weights, in evaluation mode.
+
+    Checkpoints, history.json and the learning curve go to `folder`. With `resume`, training continues from the newest
+    checkpoint there, if there is one; without it, a folder with an unfinished training is refused. A `TrainingFolder`
+    contains both, and its owner says when it is finished. The global random generators are restored.
+    """
+    settings = settings or TrainingSettings()
+    machine = Machine(settings)
+    with random_state_preserved(), _opened(folder, resume, machine) as opened:
+        expected = forecast(map(_lengths, task.windows(0)), settings)  # nothing holds a window as the next one is read
+        if opened is not None and opened is not folder:
+            opened.identify(settings=settings.identity(), data={"examples": expected.fingerprint})
+        if not expected.steps:
+            raise ModelError("there is nothing to train on: the task has no examples")
+        training = _Training(task, settings, machine, opened, progress, expected)
+        training.begin()
+        history = training.finish(training.run())
+        if opened is not None and opened is not folder and history.reason != "interrupted":
+            opened.finish()
+        return history
+
+
+def _lengths(examples: Examples) -> IntArray:
+    return np.asarray(examples.lengths, dtype=np.int64)
+
+
+@contextmanager
+def _opened(
+    folder: str | Path | TrainingFolder | None, resume: bool, machine: Machine
+) -> Iterator[TrainingFolder | None]:
+    """The folder, if there is one; it is locked here unless its owner has locked it."""
+    if folder is None and resume:
+        raise ModelError("resume needs the folder of the training to continue, got none")
+    if folder is None or isinstance(folder, TrainingFolder):
+        yield folder
+        return
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+    with locked(path) if machine.is_main else nullcontext():
+        yield TrainingFolder(path, "neural", resume=resume, is_main=machine.is_main)
+
+
+@dataclass(slots=True)
+class EpochProgress:
+    """How far a training is; together with weights and optimizer, everything that it needs to continue."""
+
+    epoch: int = 0
+    """Finished epochs."""
+    batch: int = 0
+    """Finished batches of the next epoch."""
+    window: int = 0
+    """Finished windows of the next epoch."""
+    window_start: int = 0
+    """Batches of the finished windows."""
+    step: int = 0
+    """Finished steps, in all."""
+    loss: float = 0.0
+    """Summed over this epoch's `items`."""
+    items: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    """Since training began."""
+    epoch_seconds: float = 0.0
+    """For the steps of this epoch."""
+
+    @property
+    def mean_loss(self) -> float:
+        return self.loss / max(self.items, 1)
+
+    def add(self, result: StepResult, batches: int, tokens: int) -> None:
+        self.step += 1
+        self.batch += batches
+        self.loss += result.loss
+        self.items += result.items
+        self.tokens += tokens
+
+    def next_window(self) -> None:
+        """All batches of a window are done."""
+        self.window += 1
+        self.window_start = self.batch
+
+    def next_epoch(self) -> None:
+        """Start counting again."""
+        self.epoch += 1
+        self.batch = self.window = self.window_start = self.items = self.tokens = 0
+        self.loss = self.epoch_seconds = 0.0
+
+
+class _Training:
+    """A training with everything that changes while it runs, and how that becomes a checkpoint and comes back."""
+
+    def __init__(
+        self,
+        task: TrainingTask,
+        settings: TrainingSettings,
+        machine: Machine,
+        folder: TrainingFolder | None,
+        progress: Progress | None,
+        expected: Forecast,
+    ) -> None:
+        self._task, self._settings, self._machine, self._folder = task, settings, machine, folder
+        self._expected = expected
+        task.module.to(machine.device)
+        self._schedule = Schedule(settings, expected.steps)
+        self._stepper = Stepper(task, settings, machine, self._schedule)
+        self._average = Average(task.module, settings)
+        self._at = EpochProgress()
+        self._epochs = TrainingState[Tensors]()
+        self._checkpoints = None if folder is None else Checkpoints(folder.path, settings.keep)
+        self._board: TensorBoard | None = None
+        self._progress = progress if machine.is_main else None
+        self._every: float | None = getattr(progress, "every", None)
+        self._clock = self._reported = time.perf_counter()
+
+    def begin(self) -> None:
+        """From the start, or from the newest checkpoint."""
+        if self._folder is not None and self._checkpoints is not None:
+            self._folder.keep = self._settings.keep_when_finished
+            self._folder.identify(machine={"arithmetic": self._machine.precision})
+            if self._folder.resuming:
+                self._restore(self._checkpoints)
+        board = tensorboard_folder(self._settings.tensorboard, None if self._folder is None else self._folder.home)
+        if board is not None and self._machine.is_main:
+            self._board = TensorBoard(board, self._at.step)
+        self._clock = self._reported = time.perf_counter()
+
+    def run(self) -> Reason:
+        """Train until the end, for whatever reason it comes."""
+        try:
+            while (reason := self._epochs.stop_reason(self._settings.passes, self._settings.patience)) is None:
+                self._epoch()
+        except KeyboardInterrupt:
+            return "interrupted"
+        except Diverged as error:
+            if self._epochs.weights is None:
+                raise ModelError(str(error)) from None
+            kept = self._epochs.steps[self._epochs.kept].iteration
+            warn(f"{error}; the weights of epoch {kept} are kept", DivergedWarning)
+            return "diverged"
+        return reason
+
+    def finish(self, reason: Reason) -> History:
+        """Leave the module with the weights that are kept."""
+        history = self._epochs.history(reason)
+
+        def finish() -> None:
+            if self._epochs.weights is not None:
+                load_weights(self._task.module, self._epochs.weights)
+            self._task.module.eval()
+            if self._board is not None:
+                self._board.close()
+            self._save_history(history)
+
+        retry_on_interrupt(finish)
+        return history
+
+    def _epoch(self) -> None:
+        """The rest of an epoch, and what follows it."""
+        self._task.module.train()
+        result = StepResult(0.0, 0, 0.0, 0.0)
+        for examples in self._task.windows(self._at.epoch, self._at.window):
+            if self._at.window:
+                self._checkpoint_if_due()
+            result = self._window(examples, result)
+            self._at.next_window()
+        step = self._end_epoch(result)
+        self._checkpoint()
+        self._save_history(self._epochs.history("interrupted"))  # the history so far, in case the process is killed now
+        if self._progress is not None:
+            self._progress(step)
+        if self._board is not None:
+            self._board.epoch(self._at.step, step)
+
+    def _window(self, examples: Examples, result: StepResult) -> StepResult:
+        """The rest of a window; returns the result of its last step."""
+        at = self._at
+        batches = batches_of(_lengths(examples), self._settings, at.epoch, at.window)
+        while (first := at.batch - at.window_start) < len(batches):
+            chosen = batches[first : first + self._settings.accumulate]
+            result = self._stepper.take(at.step, examples, chosen)
+            self._average.step(at.epoch)
+            at.add(result, len(chosen), sum(int(examples.tokens[batch].sum()) for batch in chosen))
+            self._report(result)
+            if at.batch - at.window_start < len(batches):
+                self._checkpoint_if_due()
+        return result
+
+    def _end_epoch(self, result: StepResult) -> Step:
+        """Validate and record the epoch, with its weights if they are the best so far."""
+        self._tick(training=True)
+        module, kept = self._task.module, None
+        with self._average.in_place():
+            module.eval()
+            with torch.no_grad():
+                # What the main process found counts for all: on other machines, rounding may differ.
+                scores = self._machine.gather(self._task.validate(self._machine.gather))[0]
+            dev = None if scores is None else scores.score
+            if self._epochs.is_better(dev):
+                kept = {name: value.clone() for name, value in trained_weights(module).items()}
+        self._tick(training=False)
+        self._schedule.epoch(dev, self._at.mean_loss)
+        step = self._as_step(result, self._at.batch)
+        if scores is not None:
+            step = replace(step, **scores.figures(), best=self._epochs.score if kept is None else scores.score)
+        self._epochs.add(step, kept)
+        self._at.next_epoch()
+        return step
+
+    def _report(self, result: StepResult) -> None:
+        """Tell TensorBoard about a step, and the progress function if it is time."""
+        if self._board is not None:
+            loss = result.loss / max(result.items, 1)
+            self._board.step(self._at.step, loss, result.learning_rate, result.gradient_norm)
+        batches = self._expected.batches[self._at.epoch]
+        if self._progress is None or self._every is None or self._at.batch >= batches:
+            return
+        now = time.perf_counter()
+        if now - self._reported >= self._every:
+            self._reported = now
+            self._tick(training=True)
+            self._progress(self._as_step(result, batches))
+
+    def _tick(self, *, training: bool) -> None:
+        now = time.perf_counter()
+        self._at.seconds += now - self._clock
+        self._at.epoch_seconds += now - self._clock if training else 0.0
+        self._clock = now
+
+    def _as_step(self, result: StepResult, batches: int) -> Step:
+        at, epochs = self._at, self._settings.passes
+        done = (at.epoch + at.batch / batches) / epochs
+        return Step(
+            iteration=at.epoch + 1,
+            loss=at.mean_loss,
+            gradient_norm=result.gradient_norm,
+            dev=None,
+            seconds=at.seconds,
+            seconds_left=at.seconds / done - at.seconds,
+            iterations=epochs,
+            batch=at.batch,
+            batches=batches,
+            learning_rate=result.learning_rate,
+            tokens_per_second=at.tokens / at.epoch_seconds if at.epoch_seconds else None,
+            best=self._epochs.score,
+        )
+
+    def _save_history(self, history: History) -> None:
+        if self._folder is not None and self._machine.is_main:
+            write_history(self._folder.path, history)
+
+    def _checkpoint_if_due(self) -> None:
+        every = self._settings.checkpoint_every
+        if every is not None and self._at.step % every == 0:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        if self._checkpoints is None or not self._machine.is_main:
+            return
+        module, optimizer, scaler = self._task.module, self._stepper.optimizer, self._machine.scaler
+        names = {id(parameter): name for name, parameter in module.named_parameters()}
+        parts = {
+            "weights": trained_weights(module),
+            "optimizer": optimizer_state(optimizer, names),
+            "average": self._average.state(),
+        }
+        kept = self._epochs.weights
+        values = {
+            "progress": asdict(self._at),
+            "history": self._epochs.history("interrupted").to_dict(),
+            "schedule": self._schedule.state(),
+            "averaged": self._average.count,
+            "scaler": None if scaler is None else scaler.state_dict(),
+            "tensors": {part: describe_tensors(tensors) for part, tensors in parts.items()},
+            "kept": None if kept is None else describe_tensors(kept),
+        }
+        arrays = {part: to_arrays(tensors) for part, tensors in parts.items()}
+        best = None if kept is None else (self._epochs.kept + 1, to_arrays(kept))
+        self._checkpoints.save(self._at.step, values, arrays, best)
+
+    def _restore(self, checkpoints: Checkpoints) -> None:
+        """Continue from the newest undamaged checkpoint; if there is none, nothing changes."""
+        found = checkpoints.newest(read_checkpoint)
+        if found is None:
+            return
+        checkpoint, parts, kept = found
+        module, scaler, values = self._task.module, self._machine.scaler, checkpoint.values
+        done, epochs = values["progress"]["epoch"], self._settings.passes
+        if epochs < done:
+            raise ConfigError(f"cannot resume with training.epochs = {epochs}: {done} epochs are done")
+        load_weights(module, parts["weights"])
+        restore_optimizer(self._stepper.optimizer, dict(module.named_parameters()), parts["optimizer"])
+        self._average.restore(parts["average"], values["averaged"])
+        self._schedule.restore(values["schedule"])
+        self._at = EpochProgress(**values["progress"])
+        self._epochs.restore(checkpoint, kept)
+        if scaler is not None:
+            scaler.load_state_dict(values["scaler"])
+
+
+# Types that the store does not have are stored as whole numbers of the same width.
+_AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
+_AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
+_PLAIN = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8)
+_BY_NAME = {str(kind): kind for kind in (*_PLAIN, *_AS_BITS)}
+
+
+def read_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, dict[str, Tensors], Tensors | None]:
+    """A checkpoint, its tensors by part and name, and the weights that it keeps; a `StoreError` if it is damaged."""
+    described = checkpoint.stored.manifest.table("values").table("tensors")
+    parts = {name: to_tensors(checkpoint.part(name), described.value(name, dict)) for name in described.values}
+    kept = None
+    if checkpoint.kept is not None:
+        kept = to_tensors(checkpoint.kept, checkpoint.stored.manifest.table("values").value("kept", dict))
+    return checkpoint, parts, kept
+
+
+def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Type and shape of each tensor, which `to_tensors` needs."""
+    return {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()}
+
+
+def to_arrays(tensors: Mapping[str, Tensor]) -> Arrays:
+    """The tensors as arrays of types that the store has."""
+
+    def to_array(tensor: Tensor) -> AnyArray:
+        plain = tensor.detach().cpu().contiguous()
+        bits = _AS_BITS.get(plain.dtype)
+        return (plain if bits is None else plain.view(bits)).numpy()
+
+    return {name: to_array(tensor) for name, tensor in tensors.items()}
+
+
+def to_tensors(stored: Stored, description: Mapping[str, Any]) -> Tensors:
+    """The inverse of `to_arrays`; arrays must have the types and shapes that `describe_tensors` returned."""
+    tensors = {}
+    for key, entry in description.items():
+        match entry:
+            case [str(name), list(shape)] if name in _BY_NAME and all(type(size) is int for size in shape):
+                dtype = _BY_NAME[name]
+            case _:
+                raise StoreError(f"{stored.where}: the tensor {key!r} is described by {shown(entry)}")
+        bits = np.dtype(str(_AS_BITS.get(dtype, dtype)).removeprefix("torch."))
+        limits = (-np.inf, np.inf) if bits.kind == "f" else ()
+        tensors[key] = torch.from_numpy(np.array(stored.array(key, bits, tuple(shape), *limits))).view(dtype)
+    return tensors
+
+
+def trained_weights(module: nn.Module) -> Tensors:
+    """Parameters that are trained, and buffers: the module's own tensors, by name. Frozen parameters never change."""
+    frozen = {name for name, p in module.named_parameters(remove_duplicate=False) if not p.requires_grad}
+    return {name: value for name, value in module.state_dict().items() if name not in frozen}
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Write saved values into the module."""
+    current = trained_weights(module)
+    for name in sorted(current.keys() | weights.keys()):
+        there, here = (tuple(some[name].shape) if name in some else "missing" for some in (weights, current))
+        if there != here:
+            raise ModelError(f"the checkpoint is of another model: weights {name!r} are {there} there, {here} here")
+    with torch.no_grad():
+        for name, value in current.items():
+            value.copy_(weights[name])
+
+
+class TensorBoard:
+    """Scalars for TensorBoard, each by step."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError("setting 'tensorboard' needs TensorBoard: pip install tensorboard") from None
+        # What a killed training wrote after its last checkpoint will be written again.
+        self._writer = SummaryWriter(str(folder), purge_step=step)
+
+    def step(self, step: int, loss: float, learning_rate: float, gradient_norm: float) -> None:
+        for name, value in (("loss", loss), ("learning rate", learning_rate), ("gradient norm", gradient_norm)):
+            self._writer.add_scalar(f"step/{name}", value, step)
+
+    def epoch(self, step: int, done: Step) -> None:
+        for name in ("loss", "dev", "precision", "recall", "accuracy", "tokens_per_second"):
+            value = getattr(done, name)
+            if value is not None:
+                self._writer.add_scalar(f"epoch/{name.replace('_', ' ')}", value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def tensorboard_folder(setting: bool | str, folder: Path | None) -> Path | None:
+    """Where TensorBoard's files go, if anywhere."""
+    if not setting:
+        return None
+    if isinstance(setting, str):
+        return Path(setting)
+    if folder is None:
+        raise ConfigError("tensorboard = true writes next to the model: name a folder, or give its path as the setting")
+    return folder / "tensorboard"
