@@ -24,7 +24,7 @@ import trellis
 from trellis import Lexicon, corpus
 from trellis.corpus import sentence_from_words, words_from_sentence
 from trellis.metrics import segmentation_scores
-from trellis.models.evaluation import headline
+from trellis.models.data import headline
 from trellis.tags import validate_tags
 
 RESULTS = Path(__file__).parent / "results" / "lexicon.json"

@@ -14,7 +14,7 @@ import numpy as np
 import trellis
 from trellis.demo import DemoCorpus, chinese, english
 from trellis.models import Tagger
-from trellis.models.evaluation import compare, headline
+from trellis.models.data import headline, label_scores
 from trellis.ragged import split
 from trellis.tags import TagSet, validate_tags
 from trellis.text import Sentence
@@ -171,7 +171,7 @@ def results(family: Contestant, trained: TrainedTagger, corpus: DemoCorpus) -> l
     gold = [list(sentence.tags or ()) for sentence in corpus.test]
 
     def result(name: str, predicted: list[list[str]], *times: float | None) -> Result:
-        return Result(name, headline(compare(gold, predicted, tags)), illegal(predicted, tags), *times)
+        return Result(name, headline(label_scores(gold, predicted, tags)), illegal(predicted, tags), *times)
 
     own = result(trained.name, tagger.predict(corpus.test), trained.seconds, speed(tagger, corpus.test))
     return [own, result("  argmax", argmax(tagger, corpus.test), None, None)] if family.argmax else [own]

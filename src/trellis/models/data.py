@@ -1,7 +1,7 @@
 """What a tagger is given: sentences or bare inputs, with or without labels, checked once when they come in.
 
 A label may be only partly known: ``None`` says nothing about a token, a set or list of labels says that it is one of
-them.
+them. The labels and states that a model learns follow from these data.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from trellis import store
+from trellis import metrics, store
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.corpus.bad_tags import SHOWN, OnBadTags, check_on_bad_tags, mend, notes_on, refusal, spellings
 from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown, some_of, warn
@@ -31,9 +31,13 @@ from trellis.tags import (
 from trellis.tags.detection import NumberedLabels, detect_pairs
 from trellis.tags.states import FINER
 from trellis.text import Sentence, Splitter, fold_tokens, graphemes, learned_words, splitter
+from trellis.training import DevScores
 from trellis.training.process_group import ProcessGroup
 
 Label = str | None | Iterable[str]
+Scores: TypeAlias = "metrics.EntityScores | metrics.TaggingScores"  # a text: to tag, neither is imported
+MOST_PAIRS = 10_000
+"""Pairs of labels with a state of their own: with this many, one table of the chain takes 800 MB."""
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
 
 
@@ -273,6 +277,26 @@ class Labelled:
         return name_of(number, self.inputs[sentence])
 
 
+def label_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], tags: TagSet) -> Scores:
+    """Scores of spans if the labels have a scheme, of single tags if they have none."""
+    if tags.scheme is Scheme.PLAIN:
+        return metrics.tagging_scores(gold, predicted)
+    return metrics.entity_scores(gold, predicted, scheme=tags.scheme, style=tags.style)
+
+
+def headline(scores: Scores) -> float:
+    """The one number that people look at: F1 of spans, or the accuracy of single tags."""
+    return scores.accuracy if isinstance(scores, metrics.TaggingScores) else scores.micro.f1
+
+
+def dev_scores(dev: Labelled, predicted: Sequence[Sequence[str]], tags: TagSet) -> DevScores:
+    """The scores that training watches, of predicted labels of held-out sentences."""
+    scores = label_scores(dev.strings(), predicted, tags)
+    if isinstance(scores, metrics.TaggingScores):
+        return DevScores(scores.accuracy, accuracy=scores.accuracy)
+    return DevScores(scores.micro.f1, scores.micro.precision, scores.micro.recall, scores.accuracy)
+
+
 def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     """The inputs as a sequence; a single string or sentence in their place is a mistake."""
     if isinstance(inputs, str | bytes | Sentence):
@@ -468,6 +492,30 @@ def stored_states(stored: store.Stored, tags: TagSet) -> StateMap:
     """The states that a saved model learned."""
     schemes = dict.fromkeys([tags.scheme.value, *(scheme.value for scheme in FINER)])
     return StateMap.of(tags, Scheme(stored.manifest.choice("learn_scheme", list(schemes))))
+
+
+# Order 2: the first L states of a chain are labels by themselves, the others pairs (P, 2) of a label and the one before
+# it. A pair without a state of its own counts as its second label by itself, so each sequence of labels is exactly one
+# sequence of states; see docs/decisions/0006-order-2.md.
+
+
+def labels_of_histories(pairs: IntArray, L: int) -> IntArray:
+    """``(L + P,)``: the label of each state."""
+    return np.concatenate([np.arange(L), pairs[:, 1]])
+
+
+def history_states(pairs: IntArray, L: int) -> IntArray:
+    """``(L + 1, L)``: the state of each pair of labels; the last row, which is also row -1, is for the first token."""
+    state = np.tile(np.arange(L), (L + 1, 1))
+    state[pairs[:, 0], pairs[:, 1]] = L + np.arange(len(pairs))
+    return state
+
+
+def most_common_pairs(counts: FloatArray, most: int) -> IntArray:
+    """The `most` pairs (P, 2) with the highest counts (L, L) above zero, in order."""
+    flat = counts.ravel()
+    ranked = np.argsort(-flat, kind="stable")[:most]
+    return np.stack(np.divmod(np.sort(ranked[flat[ranked] > 0]), len(counts)), axis=1)
 
 
 def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled, list[int]]:

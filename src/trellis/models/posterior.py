@@ -21,7 +21,7 @@ It is made of chain scores and a tag set and needs no tagger, so it also answers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import index as as_index
@@ -40,7 +40,7 @@ from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.ragged import offsets_of, ranges, split
-from trellis.tags import Scheme, Span, SpanTable, TagSet
+from trellis.tags import Scheme, Span, SpanTable, StateMap, TagSet
 from trellis.tags.spans import ScoredSpan
 
 if TYPE_CHECKING:
@@ -367,6 +367,21 @@ class Posterior:
             f"{error}; no label can have the token {shown(token)} at position {stuck[0]}: the model has never seen it, "
             "or not with the labels that are allowed there"
         )
+
+
+def best_labels(
+    blocks: Iterable[chain.ChainScores], inputs: Sequence[Any], states: StateMap, histories: IntArray | None = None
+) -> list[list[str]]:
+    """The best labels of the inputs, given their chain scores block by block.
+
+    With order 2, `histories` are the `states` that those of the chain stand for.
+    """
+    labels: list[list[str]] = []
+    state_labels = states.finer if histories is None else states.labels[histories]
+    for scores in blocks:
+        block = inputs[len(labels) :][: len(scores.lengths)]
+        labels += Posterior(scores, states.tags, state_labels, block, len(labels)).best()
+    return labels
 
 
 def to_labels(paths: IntArray, state_labels: IntArray | None) -> IntArray:

@@ -41,18 +41,20 @@ from trellis.models.answers import Answers, Labelling, LatticeView, Tagged, docu
 from trellis.models.data import (
     Label,
     Labelled,
+    Scores,
     Supervised,
     check_sentence_weights,
     cuts_words,
     folded,
     gaps_of,
+    headline,
     inputs_of,
+    label_scores,
     listed,
     mended,
     name_of,
     tokenizer_for,
 )
-from trellis.models.evaluation import Scores, compare, headline
 from trellis.models.folder import ModelFolder, training
 from trellis.models.posterior import Known, Posterior
 from trellis.optional import required
@@ -532,7 +534,7 @@ class Tagger(Generic[C], ABC):
     ) -> Scores:
         """Scores of the predicted labels against the true ones."""
         data = Labelled.of(X, y)
-        return compare(data.strings(), self.predict(data.inputs, lexicon=lexicon), self._fitted_tags())
+        return label_scores(data.strings(), self.predict(data.inputs, lexicon=lexicon), self._fitted_tags())
 
     def score(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> float:
         """One number for model selection: F1 of spans, or accuracy for plain tags."""

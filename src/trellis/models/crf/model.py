@@ -42,8 +42,17 @@ from trellis.lexicon.features import name_of_column
 from trellis.metrics import Grid, Report
 from trellis.models import explain
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
-from trellis.models.data import Label, Labelled, learned_states, learned_tag_set, stored_states, tokens_of
-from trellis.models.histories import MOST_PAIRS, labels_of, states_of
+from trellis.models.data import (
+    MOST_PAIRS,
+    Label,
+    Labelled,
+    history_states,
+    labels_of_histories,
+    learned_states,
+    learned_tag_set,
+    stored_states,
+    tokens_of,
+)
 from trellis.models.tagger import FitOptions, Stream, Tagger
 from trellis.ragged import check_lengths
 from trellis.store import Stored, narrowed
@@ -124,7 +133,7 @@ class CRFWeights(AttributeWeights):
     @property
     def state_labels(self) -> IntArray | None:
         """With order 2: the label of each state of the chain."""
-        return None if self.histories is None else labels_of(self.histories.pairs, self.width)
+        return None if self.histories is None else labels_of_histories(self.histories.pairs, self.width)
 
     def single(self) -> Self:
         """The weights of steps as well."""
@@ -197,11 +206,11 @@ def chain_of(
 ) -> tuple[Vector, Vector, Vector]:
     """Transitions (S, S), start and end (S,) of the chain over histories, from those over labels."""
     L = len(start)
-    labels = labels_of(histories.pairs, L)
+    labels = labels_of_histories(histories.pairs, L)
     scores = transitions[labels]  # [S, L]
     scores[L:] += histories.rows
     steps = np.full((len(labels), len(labels)), -np.inf)
-    np.put_along_axis(steps, states_of(histories.pairs, L)[labels], scores, axis=1)
+    np.put_along_axis(steps, history_states(histories.pairs, L)[labels], scores, axis=1)
     return steps, np.concatenate([start, np.full(len(histories.pairs), -np.inf)]), end[labels]
 
 

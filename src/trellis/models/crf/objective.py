@@ -7,7 +7,7 @@ Weights belong to pairs (attribute, label) and to transitions that occur in the 
 the sentence's edges and CRFsuite has none either.
 
 With order 1 the states of the chain are the labels, and a transition may have a weight. With order 2 the states are
-histories (see `trellis.models.histories`): the step from state s to label c scores the weight of the two labels, and
+histories (docs/decisions/0006-order-2.md): the step from state s to label c scores the weight of the two labels, and
 that of the three if s is a pair with its own state and the three were seen in a row.
 """
 
@@ -26,8 +26,7 @@ from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled, Extractor
 from trellis.models.crf.model import AttributeWeights, CRFWeights, HistoryWeights, Observed, owners_of
-from trellis.models.data import Labelled, check_tokens
-from trellis.models.histories import labels_of, most_common, states_of
+from trellis.models.data import Labelled, check_tokens, history_states, labels_of_histories, most_common_pairs
 from trellis.ragged import ranges
 from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
@@ -148,12 +147,12 @@ class Transitions:
     @property
     def labels(self) -> IntArray:
         """``(S,)`` the label of each state."""
-        return np.arange(self.num_labels) if self.pairs is None else labels_of(self.pairs, self.num_labels)
+        return np.arange(self.num_labels) if self.pairs is None else labels_of_histories(self.pairs, self.num_labels)
 
     def chain_tags(self, ids: IntArray, lengths: IntArray) -> IntArray:
         """The states of flat labels."""
         assert self.pairs is not None
-        states, first = states_of(self.pairs, self.num_labels), np.cumsum(lengths) - lengths
+        states, first = history_states(self.pairs, self.num_labels), np.cumsum(lengths) - lengths
         before = np.concatenate([[-1], ids[:-1]])
         found: IntArray = states[before, ids]
         found[first[lengths > 0]] = ids[first[lengths > 0]]
@@ -223,7 +222,7 @@ class Transitions:
         labels, L = self.labels, self.num_labels
         if self.pairs is None:
             return np.tile(np.arange(L), (L, 1))
-        found: IntArray = states_of(self.pairs, L)[labels]
+        found: IntArray = history_states(self.pairs, L)[labels]
         return found
 
 
@@ -265,7 +264,7 @@ class FlatLabels:
         """``(P, L)`` how often each label follows each of these pairs."""
         L, later = self.num_labels, self._later(2)
         if self.ids is not None:
-            state = states_of(pairs, L)[self.ids[later - 2], self.ids[later - 1]] - L
+            state = history_states(pairs, L)[self.ids[later - 2], self.ids[later - 1]] - L
             codes = state[state >= 0] * L + self.ids[later[state >= 0]]
             return np.bincount(codes, minlength=len(pairs) * L).reshape(-1, L).astype(np.float64)
         known, counts = self._known(), np.zeros((len(pairs), L))
@@ -302,7 +301,7 @@ def select_transitions(
     steps = Transitions(legal, start, end, weighted(counts, legal))
     if selection.pairs is None:
         return steps
-    pairs = most_common(np.where(legal, counts, 0.0), selection.pairs).reshape(-1, 2)
+    pairs = most_common_pairs(np.where(legal, counts, 0.0), selection.pairs).reshape(-1, 2)
     after = weighted(group.add(labels.after(pairs)), legal[pairs[:, 1]]).reshape(len(pairs), L)
     return Transitions(legal, start, end, steps.weighted, pairs, after)
 

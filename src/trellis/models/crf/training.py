@@ -13,8 +13,8 @@ from trellis.features import Extractor
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
 from trellis.models.crf.model import CRFWeights, Earlier, Observed, scores_per_token
 from trellis.models.crf.objective import CRFObjective, FeatureObjective
-from trellis.models.data import Labelled, check_held_out
-from trellis.models.evaluation import held_out_scores
+from trellis.models.data import Labelled, check_held_out, dev_scores
+from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions, sentences_at_once
 from trellis.store import Stored
 from trellis.training import (
@@ -144,10 +144,12 @@ def _descent(
 
 def _validation(objective: FeatureObjective, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:
     """A function from weights to the score on the held-out sentences, which are given block by block."""
-    check_held_out(dev, objective.states.tags)
+    states = objective.states
+    check_held_out(dev, states.tags)
 
     def validate(weights: Vector) -> DevScores:
         p = objective.parameters(weights)
-        return held_out_scores((block.scores(p) for block in blocks), dev, objective.states, p.state_labels)
+        scores = (block.scores(p) for block in blocks)
+        return dev_scores(dev, best_labels(scores, dev.inputs, states, p.state_labels), states.tags)
 
     return validate

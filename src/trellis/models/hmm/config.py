@@ -9,7 +9,7 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
-from trellis.models.histories import MOST_PAIRS
+from trellis.models.data import MOST_PAIRS
 from trellis.tags import Scheme
 
 Part = Literal["start", "transitions", "emissions"]

@@ -35,7 +35,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.histories import labels_of, states_of
+from trellis.models.data import history_states, labels_of_histories
 from trellis.models.hmm.probabilities import Probabilities, Smoothing, logs, normalised, smoothed, uniform
 from trellis.ragged import later_tokens, offsets_of
 from trellis.tags import AllowedTransitions
@@ -279,7 +279,7 @@ class Histories:
 
     def labels(self, L: int) -> IntArray:
         """``(L + P,)`` the label of each state."""
-        return labels_of(self.pairs, L)
+        return labels_of_histories(self.pairs, L)
 
     def expanded(self, p: Probabilities) -> tuple[FloatArray, FloatArray]:
         """Probabilities of start and transitions of the chain over states."""
@@ -295,7 +295,7 @@ class Histories:
     def log_likelihood(self, triples: Triples, transitions: FloatArray) -> float:
         """Log-likelihood of the triples: ``sum of counts * log P(c | a, b)``."""
         a, b, c = triples.labels.T
-        state = states_of(self.pairs, len(transitions))[a, b]
+        state = history_states(self.pairs, len(transitions))[a, b]
         return float(triples.counts @ logs(np.vstack([transitions, self.rows])[state, c]))
 
     def _chain(
@@ -303,7 +303,7 @@ class Histories:
     ) -> tuple[FloatArray, FloatArray]:
         """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` if histories do not join."""
         L = len(start)
-        state, labels = states_of(self.pairs, L), self.labels(L)
+        state, labels = history_states(self.pairs, L), self.labels(L)
         first, steps = np.full(len(labels), nothing), np.full((len(labels), len(labels)), nothing)
         first[state[BEGIN]] = start
         np.put_along_axis(steps, state[labels], np.vstack([transitions, rows]), axis=1)

@@ -31,9 +31,16 @@ from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.chain.tables import ChainTable, log_sum
 from trellis.errors import DataError, ModelError, StoreError
-from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
-from trellis.models.evaluation import compare, headline
-from trellis.models.histories import MOST_PAIRS
+from trellis.models.data import (
+    MOST_PAIRS,
+    Labelled,
+    headline,
+    label_scores,
+    learned_tag_set,
+    listed,
+    name_of,
+    tokens_of,
+)
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.estimation import BEGIN, Forms, Histories, Triples, unknown_log_emissions
 from trellis.models.hmm.expectation import PARTS
@@ -330,7 +337,7 @@ class HMM(Tagger[HMMConfig]):
         self.model_, self.settings_, history = learn(data, tags, earlier, self.config, legal, dev, options)
         self.tagset_ = tags
         if dev is not None and history.steps[-1].dev is None:  # counting has no iterations to watch
-            score = headline(compare(dev.strings(), self.predict(dev.inputs), tags))
+            score = headline(label_scores(dev.strings(), self.predict(dev.inputs), tags))
             history = replace(history, steps=(replace(history.steps[-1], dev=score),))
             if options.progress is not None:
                 options.progress(history.steps[-1])

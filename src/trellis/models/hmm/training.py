@@ -18,12 +18,12 @@ import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import DataError, ModelError, shown
-from trellis.models.data import Label, Labelled, check_held_out, check_sized, name_of, tokens_of
-from trellis.models.evaluation import held_out_scores
+from trellis.models.data import Label, Labelled, check_held_out, check_sized, dev_scores, name_of, tokens_of
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.estimation import Estimation, Forms, Histories, Triples, count_labelled
 from trellis.models.hmm.expectation import PARTS, HMMObjective
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions, logs
+from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions
 from trellis.ragged import check_lengths, split
 from trellis.tags import AllowedTransitions, StateMap, TagSet
@@ -354,6 +354,7 @@ def _validation(
         p = Probabilities.from_flat(weights, len(tags))
         p = Probabilities(np.maximum(p.start, least_start), np.maximum(p.transitions, least_transitions), p.emissions)
         emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
-        return held_out_scores([chain_scores(p, emissions, lengths, end)], dev, states)
+        scores = chain_scores(p, emissions, lengths, end)
+        return dev_scores(dev, best_labels([scores], dev.inputs, states), tags)
 
     return validate

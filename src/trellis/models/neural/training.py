@@ -16,8 +16,7 @@ from trellis.errors import ModelError
 from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
 from trellis.models import fingerprint
-from trellis.models.data import Labelled
-from trellis.models.evaluation import best_labels, scores_of_labels
+from trellis.models.data import Labelled, dev_scores
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
 from trellis.models.neural.model import LearnedNetwork
 from trellis.models.neural.network import Network, build, load_transformer
@@ -30,6 +29,7 @@ from trellis.models.neural.vocabulary import (
     learn_pairs,
     learn_vocabulary,
 )
+from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions
 from trellis.symbols import Symbols
 from trellis.tags import StateMap
@@ -293,4 +293,4 @@ class Validation:
         found: list[list[str]] = [[]] * len(self.dev.inputs)
         for rank, part in enumerate(parts):
             found[rank :: len(parts)] = part
-        return scores_of_labels(found, self.dev, self.states)
+        return dev_scores(self.dev, found, self.states.tags)
