@@ -94,24 +94,21 @@ class Ensemble(Tagger[EnsembleConfig]):
         return {"members": manifests}, arrays
 
     def _restore(self, stored: Stored) -> None:
-        members = stored.manifest.table("members")
-        count = len(members.values)
+        table, tags = stored.manifest.table("members"), self.tagset_
+        count = len(table.values)
         if not 0 < count <= _MOST:
             raise StoreError(f"{stored.where}: an ensemble has 1 to {_MOST} members, got {count}")
-        self.members_ = tuple(self._member(stored, number) for number in range(count))
-
-    def _member(self, stored: Stored, number: int) -> Tagger[Any]:
-        fields = stored.manifest.table("members").table(str(number))
-        kind, prefix = fields.text("kind"), f"member {number}."
-        if kind == self.kind:
-            raise StoreError(f"{stored.where}: member {number} is an ensemble itself")
-        tags, tokenizer = self.tagset_, splitter(self.tokenizer_).to_dict()
-        shared = {"labels": list(tags.labels), "scheme": tags.scheme.value, "style": tags.style.value}
-        arrays = {name.removeprefix(prefix): array for name, array in stored.arrays.items() if name.startswith(prefix)}
-        where = f"{stored.where}, member {number}"
-        return tagger_class(kind).from_stored(
-            Stored.of(where, kind, {**fields.values, **shared, "tokenizer": tokenizer}, arrays)
-        )
+        shared: dict[str, Any] = {"labels": list(tags.labels), "scheme": tags.scheme.value, "style": tags.style.value}
+        shared["tokenizer"] = splitter(self.tokenizer_).to_dict()
+        members: list[Tagger[Any]] = []
+        for number in range(count):
+            fields, prefix, where = table.table(str(number)), f"member {number}.", f"{stored.where}, member {number}"
+            kind = fields.text("kind")
+            if kind == self.kind:
+                raise StoreError(f"{where} is an ensemble itself")
+            arrays = {name.removeprefix(prefix): x for name, x in stored.arrays.items() if name.startswith(prefix)}
+            members.append(tagger_class(kind).from_stored(Stored.of(where, kind, {**fields.values, **shared}, arrays)))
+        self.members_ = tuple(members)
 
 
 def _pairs(tagger: Tagger[Any]) -> list[list[int]] | None:

@@ -20,34 +20,10 @@ from trellis.errors import ModelError
 from trellis.models.answers import Tagged, documents
 from trellis.models.data import listed, segments
 from trellis.models.folder import MODEL, load
-from trellis.models.tagger import Tagger
+from trellis.models.tagger import Tagger, Text
 from trellis.text import Sentence, splitter
 
 _RESERVED = ("text", "tokens", "offsets", "tags", "probabilities", "spans")
-
-
-class _Stage:
-    """A tagger and its name."""
-
-    def __init__(self, name: str, tagger: Tagger[Any] | str | Path) -> None:
-        self.name, self.tagger = name, load(tagger) if isinstance(tagger, str | Path) else tagger
-        if not isinstance(self.tagger, Tagger):
-            raise ModelError(f"a pipeline is made of taggers or their paths, got a {type(tagger).__name__}")
-        self.tagger._fitted_tags()
-        if name in _RESERVED:
-            raise ModelError(f"a tagger of a pipeline cannot be called {name!r}: its answers have a field of that name")
-
-    def hand_on(self, sentences: Sequence[Sentence], raw: Sequence[bool] | None) -> list[Sentence]:
-        """The sentences as the next tagger gets them: in words, with these tags as a column."""
-        tags, result = self.tagger.tagset_, []
-        best = (labels for block in self.tagger._posteriors(sentences, None, raw) for labels in block.best())
-        for sentence, labels in zip(sentences, best, strict=True):
-            tagged = sentence.with_tags(labels)
-            if self.tagger.makes_words:
-                tagged = to_words(tagged, scheme=tags.scheme, style=tags.style)
-            columns = tagged.columns if segments(tags) else {**tagged.columns, self.name: tagged.tags or ()}
-            result.append(replace(tagged, tags=None, columns=columns))
-        return result
 
 
 class Pipeline:
@@ -65,50 +41,74 @@ class Pipeline:
         if not isinstance(taggers, Mapping):
             named: dict[str, Tagger[Any] | str | Path] = {}
             for number, item in enumerate(taggers, 1):
-                name = _name_of_folder(Path(item)) if isinstance(item, str | Path) else f"tagger {number}"
+                name = f"tagger {number}"
+                if isinstance(item, str | Path):  # of a model's folder, or of its file without the ending
+                    path = Path(item).resolve()
+                    name = path.parent.name if path.name == MODEL else path.name.removesuffix(".safetensors")
                 named[f"{name} {number}" if name in named else name] = item
             taggers = named
-        self._stages = [_Stage(name, item) for name, item in taggers.items()]
-        if len(self._stages) < 2:
-            raise ModelError(f"a pipeline needs at least two taggers, got {len(self._stages)}")
-        for stage in self._stages[1:]:
-            if splitter(stage.tagger.tokenizer_).name == "characters":
-                kind = "makes words of characters" if stage.tagger.makes_words else "reads characters"
+        self._taggers: dict[str, Tagger[Any]] = {}
+        for name, item in taggers.items():
+            tagger = load(item) if isinstance(item, str | Path) else item
+            if not isinstance(tagger, Tagger):
+                raise ModelError(f"a pipeline is made of taggers or their paths, got a {type(item).__name__}")
+            if name in _RESERVED:
                 raise ModelError(
-                    f"tagger {self._stages.index(stage) + 1} of the pipeline, {stage.name}, {kind}, and those before "
-                    "it give it words: such a tagger can only be the first"
+                    f"a tagger of a pipeline cannot be called {name!r}: its answers have a field of that name"
+                )
+            tagger._fitted_tags()
+            self._taggers[name] = tagger
+        if len(self._taggers) < 2:
+            raise ModelError(f"a pipeline needs at least two taggers, got {len(self._taggers)}")
+        for number, (name, tagger) in enumerate(list(self._taggers.items())[1:], 2):
+            if splitter(tagger.tokenizer_).name == "characters":
+                kind = "makes words of characters" if tagger.makes_words else "reads characters"
+                raise ModelError(
+                    f"tagger {number} of the pipeline, {name}, {kind}, and those before it give it words: such a "
+                    "tagger can only be the first"
                 )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the taggers are called: the names of their columns."""
-        return tuple(stage.name for stage in self._stages)
+        """The names of the taggers, which are those of their columns."""
+        return tuple(self._taggers)
 
     @property
     def taggers(self) -> tuple[Tagger[Any], ...]:
         """The taggers in their order."""
-        return tuple(stage.tagger for stage in self._stages)
+        return tuple(self._taggers.values())
 
-    def words(self, sentences: Iterable[str | Sentence | Sequence[str]], *, raw: bool = False) -> list[Sentence]:
+    def words(self, sentences: Iterable[Text], *, raw: bool = False) -> list[Sentence]:
         """The tokens that the last tagger sees, with offsets, and the tags of the other ones as columns.
 
         With `raw`, sentences were split from raw text: words of a segmenter then end at white space.
         """
-        given, first = listed(sentences), self._stages[0].tagger
+        given, (first, *_) = listed(sentences), self.taggers
         items = [first._sentence(item) for item in given]
         if first.makes_words:
             items = [item.with_text(splitter(first.tokenizer_).separator) for item in items]
         from_text: list[bool] | None = [raw or isinstance(item, str) for item in given]
-        for stage in self._stages[:-1]:
-            items, from_text = stage.hand_on(items, from_text), None
+        for name, tagger in list(self._taggers.items())[:-1]:
+            tags = tagger.tagset_
+            best = [labels for block in tagger._posteriors(items, None, from_text) for labels in block.best()]
+            tagged = [item.with_tags(labels) for item, labels in zip(items, best, strict=True)]
+            if tagger.makes_words:
+                tagged = [to_words(item, scheme=tags.scheme, style=tags.style) for item in tagged]
+            items = [
+                replace(
+                    item, tags=None, columns={**item.columns, **({} if segments(tags) else {name: item.tags or ()})}
+                )
+                for item in tagged
+            ]
+            from_text = None  # words of a later tagger do not end at white space
         return items
 
     def tag(self, sentences: Iterable[Sentence | Sequence[str]]) -> list[Sentence]:
         """The sentences in words, with the tags of the last tagger; those of the others are columns."""
-        return self._stages[-1].tagger.tag(self.words(sentences))
+        return self.taggers[-1].tag(self.words(sentences))
 
-    def annotate(self, texts: Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False) -> list[Tagged]:
-        """What the last tagger says about raw texts, sentences or token lists, with offsets in the raw text.
+    def annotate(self, texts: Iterable[Text], *, sentences: bool = False) -> list[Tagged]:
+        """Tags and spans of the last tagger for raw texts, sentences or token lists, with offsets in the raw text.
 
         With `sentences`, each raw text is split into sentences, and the answer is about the whole text. A text as a
         whole has no columns.
@@ -116,16 +116,13 @@ class Pipeline:
         given = listed(texts)
         if sentences:
             return documents(given, self.annotate)
-        words = self.words(given)
-        return self._stages[-1].tagger.annotate(words)
+        return self.taggers[-1].annotate(self.words(given))
 
     @overload
     def __call__(self, texts: str | Sentence, *, sentences: bool = False) -> Tagged: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False) -> list[Tagged]: ...
-    def __call__(
-        self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False
-    ) -> Tagged | list[Tagged]:
+    def __call__(self, texts: Iterable[Text], *, sentences: bool = False) -> list[Tagged]: ...
+    def __call__(self, texts: str | Sentence | Iterable[Text], *, sentences: bool = False) -> Tagged | list[Tagged]:
         """Tag a raw text, or each of a list of raw texts; see `annotate`."""
         if isinstance(texts, str | Sentence):
             return self.annotate([texts], sentences=sentences)[0]
@@ -133,10 +130,4 @@ class Pipeline:
 
     def __repr__(self) -> str:
         """The taggers by name."""
-        return f"Pipeline({', '.join(f'{stage.name}: {type(stage.tagger).__name__}' for stage in self._stages)})"
-
-
-def _name_of_folder(path: Path) -> str:
-    """The name of a model's folder, or that of its file without the ending."""
-    full = path.resolve()
-    return full.parent.name if full.name == MODEL else full.name.removesuffix(".safetensors")
+        return f"Pipeline({', '.join(f'{name}: {type(tagger).__name__}' for name, tagger in self._taggers.items())})"

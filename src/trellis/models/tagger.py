@@ -69,12 +69,13 @@ if TYPE_CHECKING:
     from trellis.models.explain import Explanation
 
 C = TypeVar("C")
+Text = str | Sentence | Sequence[str]
+"""A raw text, a sentence, or a list of tokens."""
 LexiconOption = Lexicon | Literal["own"] | None
 
 _BLOCK = 16384  # sentences that are answered at a time
-_TRACKS = 8  # how much wider a chain with a lexicon may well be
+_TRACKS = 8  # how many times wider than without a lexicon a chain is taken to be
 _LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexical_")
-_OUTPUTS = ("default", "pandas")  # forms of `transform`
 
 
 class Stream(Protocol):
@@ -82,7 +83,7 @@ class Stream(Protocol):
 
     @property
     def sample(self) -> Labelled:
-        """Some of the sentences, with the label facts of all."""
+        """A sample of the sentences; its label facts are those of the whole corpus."""
 
     @property
     def fingerprint(self) -> str:
@@ -149,7 +150,8 @@ class Tagger(Generic[C], ABC):
             for name, default in _parameters(cls.config_class(), deep=False):
                 parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
             cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-            cls.__doc__ = f"{cls.__doc__}\n\n    Settings:\n{_described(cls.config_class)}\n"
+            settings = "\n".join(map(_described, dataclasses.fields(cls.config_class)))
+            cls.__doc__ = f"{cls.__doc__}\n\n    Settings:\n{settings}\n"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name; `deep` adds those inside sections, as ``section__name``."""
@@ -208,20 +210,25 @@ class Tagger(Generic[C], ABC):
             raise ModelError(
                 f"a {type(self).__name__} is not trained by processes with sentences of their own (together)"
             )
-        options = FitOptions(
-            warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon, group=current_group()
-        )
         if folder is None or isinstance(folder, ModelFolder):  # whoever has locked the folder saves the model
             opened: AbstractContextManager[ModelFolder | None] = nullcontext(folder)
         else:
             opened = training(folder, self.kind, self.kind, resume=resume)
         with opened as model_folder:
-            options = replace(options, folder=None if model_folder is None else model_folder.training)
-            before = dict(self.__dict__)
+            options = FitOptions(
+                warm_start,
+                progress,
+                folder=None if model_folder is None else model_folder.training,
+                on_bad_tags=on_bad_tags,
+                tokenizer=tokenizer,
+                lexicon=lexicon,
+                group=current_group(),
+            )
+            unchanged = dict(self.__dict__)
             try:
                 self._fit(X, y, dev, sentence_weights, options)
             except BaseException:  # a failed fit leaves the tagger as it was
-                self.__dict__ = before
+                self.__dict__ = unchanged
                 raise
             if model_folder is not None and model_folder is not folder:
                 retry_on_interrupt(lambda: model_folder.save(self))
@@ -240,12 +247,12 @@ class Tagger(Generic[C], ABC):
         if stream is not None:
             data = stream.sample
         else:
-            given = Labelled.of(X, y).shared_by(options.group)
-            data, remaining = mended(given, self._scheme_asked, options.on_bad_tags)
+            corpus = Labelled.of(X, y).shared_by(options.group)
+            data, remaining = mended(corpus, self._scheme_asked, options.on_bad_tags)
             data = data.shared_by(options.group)
             if sentence_weights is not None:
                 weights = plain_array(sentence_weights, np.float64)
-                check_sentence_weights(weights, len(given.inputs))
+                check_sentence_weights(weights, len(corpus.inputs))
                 options = replace(options, sentence_weights=weights[remaining])
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
@@ -259,33 +266,30 @@ class Tagger(Generic[C], ABC):
         tokenizer = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
         if options.folder is not None:
             tokenizer.to_dict()  # what cannot be stored is refused before the training, not after it
-            self._identify(options.folder, data, held_out, options)
+            # The folder is told which training this is, so that no other one continues it.
+            if self.free_settings is None:  # it learns in one go
+                options.folder.identify()
+            else:
+                from trellis.models.fingerprint import of_training  # hashlib is not needed to tag
+
+                start = self._state()[1] if self._goes_on(options) else None
+                options.folder.identify(
+                    settings={k: v for k, v in config.flat(self.config).items() if k not in self.free_settings},
+                    data=of_training(data, held_out, options, start, ordered=not self.shares_sentences),
+                )
         self._take_lexicon(options)
         self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
         self.tokenizer_ = tokenizer
 
-    def _identify(self, folder: TrainingFolder, data: Labelled, held_out: Labelled | None, options: FitOptions) -> None:
-        """Tell the folder which training this is, so that no other one continues it."""
-        if self.free_settings is None:  # learned in one go
-            folder.identify()
-            return
-        from trellis.models.fingerprint import of_training  # hashlib is not needed to tag
-
-        start = self._state()[1] if self._goes_on(options) else None
-        folder.identify(
-            settings={name: v for name, v in config.flat(self.config).items() if name not in self.free_settings},
-            data=of_training(data, held_out, options, start, ordered=not self.shares_sentences),
-        )
-
     def _take_lexicon(self, options: FitOptions) -> None:
         """Make the lexicon that is given, or that the settings name, the model's own."""
         path = getattr(self.config, "lexicon", None)
-        given, goes_on = options.lexicon, self._goes_on(options)
-        if given is None and path is not None:
-            given = Lexicon.read(path, strength="feature")
-        if given is None and goes_on:
+        lexicon, goes_on = options.lexicon, self._goes_on(options)
+        if lexicon is None and path is not None:
+            lexicon = Lexicon.read(path, strength="feature")
+        if lexicon is None and goes_on:
             return
-        labels = () if given is None else given.feature_labels
+        labels = () if lexicon is None else lexicon.feature_labels
         if labels and not self.learns_lexicons:
             raise ModelError(
                 f"a {type(self).__name__} with these settings does not learn from a lexicon: give its entries the "
@@ -293,7 +297,7 @@ class Tagger(Generic[C], ABC):
             )
         if goes_on and labels != self.lexical_:
             raise ModelError("a model that learns on needs a lexicon with the labels of its first one")
-        self.lexicon_, self.lexical_ = given, labels
+        self.lexicon_, self.lexical_ = lexicon, labels
 
     def _goes_on(self, options: FitOptions) -> bool:
         """Whether learning starts from what was learned before."""
@@ -350,8 +354,8 @@ class Tagger(Generic[C], ABC):
 
     def _scores_per_token(self) -> int:
         """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""
-        finer = self._state_labels()
-        return len(self._fitted_tags()) if finer is None else len(finer)
+        state_labels = self._state_labels()
+        return len(self._fitted_tags() if state_labels is None else state_labels)
 
     def _folds_itself(self) -> bool:
         """Whether `_scores` takes inputs as they are given, and folds full-width forms on its own."""
@@ -428,18 +432,10 @@ class Tagger(Generic[C], ABC):
     ) -> Tagged: ...
     @overload
     def __call__(
-        self,
-        texts: Iterable[str | Sentence | Sequence[str]],
-        *,
-        sentences: bool = False,
-        lexicon: LexiconOption = "own",
+        self, texts: Iterable[Text], *, sentences: bool = False, lexicon: LexiconOption = "own"
     ) -> list[Tagged]: ...
     def __call__(
-        self,
-        texts: str | Sentence | Iterable[str | Sentence | Sequence[str]],
-        *,
-        sentences: bool = False,
-        lexicon: LexiconOption = "own",
+        self, texts: str | Sentence | Iterable[Text], *, sentences: bool = False, lexicon: LexiconOption = "own"
     ) -> Tagged | list[Tagged]:
         """Tag a raw text, or each of a list of raw texts, split by `tokenizer_`; see `annotate`."""
         if isinstance(texts, str | Sentence):
@@ -448,7 +444,7 @@ class Tagger(Generic[C], ABC):
 
     def annotate(
         self,
-        texts: Iterable[str | Sentence | Sequence[str]],
+        texts: Iterable[Text],
         *,
         known: Known | None = None,
         sentences: bool = False,
@@ -459,14 +455,14 @@ class Tagger(Generic[C], ABC):
         `known` and `lexicon` are as in `posterior`. With `sentences`, each raw text is split into sentences, which are
         tagged one by one; the answer is about the whole text, with offsets in it.
         """
-        given = listed(texts)
+        items = listed(texts)
         if sentences:
             if known is not None:
                 raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
-            return documents(given, partial(self.annotate, lexicon=lexicon))
+            return documents(items, partial(self.annotate, lexicon=lexicon))
         how = splitter(self.tokenizer_)
-        items, raw = inputs_of(given, how, with_gaps=cuts_words(self._fitted_tags(), how))
-        blocks = self._posteriors(items, known, [isinstance(item, str) for item in given], lexicon)
+        inputs, raw = inputs_of(items, how, with_gaps=cuts_words(self._fitted_tags(), how))
+        blocks = self._posteriors(inputs, known, [isinstance(item, str) for item in items], lexicon)
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
 
     def answers(
@@ -477,7 +473,7 @@ class Tagger(Generic[C], ABC):
         lexicon: LexiconOption = "own",
         token_probabilities: bool = True,
     ) -> Answers:
-        """What `annotate` says about sentences or token lists, as arrays over all of them.
+        """Tags, probabilities and spans of sentences or token lists as arrays over all of them; see `annotate`.
 
         If only spans are of interest, `token_probabilities=False` leaves those of tokens empty, and is faster.
         """
@@ -485,7 +481,7 @@ class Tagger(Generic[C], ABC):
         blocks = [block.answers(token_probabilities=token_probabilities) for block in posteriors]
         return Answers.joined(blocks or [self.posterior([]).answers()])
 
-    def explain(self, sentence: str | Sentence | Sequence[str], position: int) -> Explanation:
+    def explain(self, sentence: Text, position: int) -> Explanation:
         """Why the token at `position` got its label: the scores that spoke for it and for the runner-up.
 
         The runner-up is the best labelling of the sentence with another label there; the differences of all scores
@@ -493,7 +489,7 @@ class Tagger(Generic[C], ABC):
         """
         return self.posterior([self._sentence(sentence)]).explain(0, position)
 
-    def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
+    def trellis(self, sentence: Text, *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
         return self.posterior([self._sentence(sentence)]).trellis(k=k)
 
@@ -559,8 +555,8 @@ class Tagger(Generic[C], ABC):
         """The lexicons that count: the model's own, and the one that is given."""
         if lexicon is not None and lexicon != "own" and not isinstance(lexicon, Lexicon):
             raise ModelError(f"lexicon must be a Lexicon, 'own' or None, got {shown(lexicon)}")
-        every = (None if lexicon is None else self.lexicon_, lexicon)
-        return [one for one in every if isinstance(one, Lexicon)]
+        candidates = (None if lexicon is None else self.lexicon_, lexicon)
+        return [one for one in candidates if isinstance(one, Lexicon)]
 
     def _posteriors(
         self,
@@ -614,7 +610,7 @@ class Tagger(Generic[C], ABC):
         """The inputs as `_scores` takes them."""
         return inputs if self._folds_itself() and not self.lexical_ else self._prepared(inputs, lexicons)
 
-    def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
+    def _sentence(self, item: Text) -> Sentence:
         if isinstance(item, str):
             return splitter(self.tokenizer_).sentence(item)
         return item if isinstance(item, Sentence) else Sentence(item)
@@ -711,9 +707,9 @@ class Tagger(Generic[C], ABC):
 
     def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
         """Choose what `transform` gives: "default" arrays, or a "pandas" frame; None changes nothing."""
-        if transform is not None and transform not in _OUTPUTS:
-            raise ConfigError(f"set_output: transform must be one of {', '.join(_OUTPUTS)}, got {shown(transform)}")
         if transform is not None:
+            if transform not in ("default", "pandas"):
+                raise ConfigError(f"set_output: transform must be one of default, pandas, got {shown(transform)}")
             self._sklearn_output_config = {"transform": transform}
         return self
 
@@ -722,7 +718,7 @@ class Tagger(Generic[C], ABC):
         return hasattr(self, "tagset_")
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
+        """The tags that scikit-learn's pipelines and searches read: it learns from labels, and takes token lists."""
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
         # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
@@ -800,11 +796,8 @@ def _differences(settings: Any, usual: Any) -> dict[str, Any]:
     return changed
 
 
-def _described(config_class: type[Any]) -> str:
-    """One paragraph per setting, for ``help()``."""
-    lines = []
-    for item in dataclasses.fields(config_class):
-        explanation = " ".join(item.metadata.get("explanation", "").split())
-        default = "" if item.default is dataclasses.MISSING else f" (default {item.default!r})"
-        lines.append(f"        {item.name}: {explanation}{default}")
-    return "\n".join(lines)
+def _described(item: dataclasses.Field[Any]) -> str:
+    """The paragraph about a setting in ``help()``."""
+    explanation = " ".join(item.metadata.get("explanation", "").split())
+    default = "" if item.default is dataclasses.MISSING else f" (default {item.default!r})"
+    return f"        {item.name}: {explanation}{default}"
