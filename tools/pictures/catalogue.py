@@ -20,6 +20,28 @@ class Picture(NamedTuple):
 
 
 PICTURES: Mapping[str, tuple[Picture, ...]] = {
+    "docs/how-it-works/hmm.md": (
+        Picture(
+            "graphs",
+            lattices.graphs,
+            {
+                "en": {
+                    "title": "The graphs of HMM, MEMM and CRF",
+                    "hmm": "directed, generative: P(s, o)",
+                    "memm": "directed, discriminative: P(y | x)",
+                    "crf": "undirected, discriminative: P(y | x)",
+                    "sentence": "the whole sentence x",
+                },
+                "zh": {
+                    "title": "HMM、MEMM 与 CRF 的图",
+                    "hmm": "有向图，生成式：P(s, o)",
+                    "memm": "有向图，判别式：P(y | x)",
+                    "crf": "无向图，判别式：P(y | x)",
+                    "sentence": "整个句子 x",
+                },
+            },
+        ),
+    ),
     "docs/how-it-works/softmax.md": (
         Picture(
             "softmax-bars",

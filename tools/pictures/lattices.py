@@ -1,4 +1,4 @@
-"""Labels over words: lattices, the table of Viterbi, the two chains of label bias, and paths by their probability."""
+"""Labels over words: lattices, Viterbi, label bias, paths by their probability, and the graphs of three models."""
 
 from __future__ import annotations
 
@@ -166,4 +166,31 @@ def paths(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
         canvas.text(130, y, f"{value:g}")
         canvas.box(170 + 300 * p, y, 600 * p, 20, "on" if path == best else "")
         canvas.text(180 + 600 * p, y, f"{p:.4f}", "left small")
+    return canvas.to_svg(say["title"])
+
+
+def graphs(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
+    """HMM, MEMM and CRF side by side: an arrow is a conditional probability, a plain line a score."""
+    T = len(names["balls"])
+    step, width = 70, 280
+    canvas = Canvas(3 * width, 220)
+    for number, (model, label) in enumerate((("hmm", "s"), ("memm", "y"), ("crf", "y"))):
+        left = number * width
+        canvas.text(left + width / 2, 24, model.upper(), "word")
+        canvas.text(left + width / 2, 46, say[model], "small dim")
+        connect = canvas.line if model == "crf" else canvas.arrow
+        xs = [left + width / 2 + (t - (T - 1) / 2) * step for t in range(T)]
+        for a, b in pairwise(xs):
+            connect(a + _R, 96, b - _R, 96)
+        for t, x in enumerate(xs):
+            canvas.circle(x, 96, _R, "on")
+            canvas.text(x, 96, f"{label}{t}")
+            if model == "hmm":
+                canvas.arrow(x, 96 + _R, x, 172 - _R)
+                canvas.circle(x, 172, _R)
+                canvas.text(x, 172, f"o{t}")
+            else:
+                connect(x, 159, x, 96 + _R)
+        if model != "hmm":
+            canvas.label(left + width / 2, 172, (T - 1) * step + 2 * _R, say["sentence"])
     return canvas.to_svg(say["title"])

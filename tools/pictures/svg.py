@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from pathlib import Path
 
@@ -44,6 +45,13 @@ class Canvas:
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str = "") -> None:
         """A line; "best" and "bad" stand out."""
         self._shapes.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"{_class(kind)}/>')
+
+    def arrow(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """A line with a head at its second end."""
+        self.line(x1, y1, x2, y2)
+        angle = math.atan2(y1 - y2, x1 - x2)
+        for side in (angle - 0.45, angle + 0.45):
+            self.line(x2, y2, x2 + 9 * math.cos(side), y2 + 9 * math.sin(side))
 
     def circle(self, x: float, y: float, radius: float, kind: str = "") -> None:
         """A circle; "on" is filled, "off" is dashed."""
