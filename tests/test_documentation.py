@@ -215,6 +215,23 @@ def test_decimals_in_the_text_of_a_lesson_are_computed_by_its_code(page: str) ->
     } == set()
 
 
+@pytest.mark.parametrize(
+    ("settings", "folder", "previous", "following"),
+    [("mkdocs.yml", "docs", "Previous: ", "Next: "), ("mkdocs.zh.yml", "docs/zh", "上一页：", "下一页：")],
+)
+def test_lessons_lead_from_one_to_the_next_in_the_order_of_the_navigation(
+    settings: str, folder: str, previous: str, following: str
+) -> None:
+    lessons = re.findall(r"how-it-works/([\w-]+\.md)$", (ROOT / settings).read_text(), re.MULTILINE)
+    before, after = [], []
+    for lesson in lessons:
+        text = "\n".join(pages.prose(ROOT / folder / "how-it-works" / lesson))
+        before += re.findall(rf"{previous}.*?\]\(([^)]+)\)", text)
+        after += re.findall(rf"{following}.*?\]\(([^)]+)\)", text)
+    assert before == lessons[:-1]
+    assert after == lessons[1:]
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!http|#)([^)#]+)", "\n".join(pages.prose(ROOT / page)))
