@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,7 +39,6 @@ TEXTS = ("text", "tokens")
 """Formats without annotations: one raw text or one tokenized sentence per line."""
 WORDS = ("conllu", "wordtag")
 """Formats whose tokens are words."""
-UNKNOWN, OR = "_", "|"
 Piece = Sentence | CorpusError
 _SHOWN = 10
 _DIGITS = 6
@@ -91,11 +89,6 @@ def some(labels: Counter[str]) -> str:
     return f"{listed}, ..." if len(labels) > _SHOWN else listed
 
 
-def quoted(paths: Iterable[str]) -> str:
-    """Arguments as a shell takes them."""
-    return " ".join(map(shlex.quote, paths))
-
-
 @dataclass(frozen=True)
 class Reader:
     """How the files of one command are read; `scheme` and `tokenizer` matter to the formats that need them."""
@@ -112,17 +105,18 @@ class Reader:
 
     def read(self, path: str) -> corpus.Corpus:
         """All sentences of a file."""
-        stream = self.open(Source(path, encoding=self.encoding))
+        stream = self.open(path)
         return corpus.Corpus(list(stream), stream.report)
 
     def sentences(self, path: str) -> Iterable[Sentence]:
         """The sentences of a shard, one by one."""
         if self.format is None and is_table(path):
             return read_table(path, **self.options)
-        return self.open(Source(path, encoding=self.encoding))
+        return self.open(path)
 
-    def open(self, source: Source) -> corpus.Stream:
-        """The sentences of an opened file, one by one."""
+    def open(self, file: str | Source) -> corpus.Stream:
+        """The sentences of a file, one by one."""
+        source = Source(file, encoding=self.encoding) if isinstance(file, str) else file
         form, reason = guess_format(source) if self.format is None else (get_format(self.format), "it was asked for")
         source.report.format, source.report.reason = form.name, reason
         options: dict[str, Any] = self.remembered.get(form.name, {}) | self.options
@@ -167,25 +161,21 @@ class Inputs:
         if form in TEXTS:
             tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
             sentences = (_tokenized(line, tokenizer, source.name, (number,)) for number, line in source.lines())
-            return form, source.relayed(sentences)
-        options: dict[str, dict[str, object]] = {
-            "conllu": {"tags": None if "." in self.column else self.column},
-            "conll": {"gold": "tags" in self.reader.options},
-            "jsonl": {"locate": True, "keep_fields": True},
-        }
-        reader = replace(
-            self.reader,
-            format=form,
-            spans={"gold": False},
-            tokenizer=self.tokenizer,
-            options=options.get(form, {}) | self.reader.options,
-        )
-        sentences = reader.open(source)
-        if self.respelled and form in WORDS:
-            sentences = (
-                _tokenized(one.text or "".join(one.tokens), self.tokenizer, one.path, tuple(one.lines)[:1])
-                for one in sentences
-            )
+        else:
+            options: dict[str, dict[str, object]] = {
+                "conllu": {"tags": None if "." in self.column else self.column},
+                "conll": {"gold": "tags" in self.reader.options},
+                "jsonl": {"locate": True, "keep_fields": True},
+            }
+            options_given = options.get(form, {}) | self.reader.options
+            spans: dict[str, object] = {"gold": False}
+            reader = replace(self.reader, format=form, spans=spans, tokenizer=self.tokenizer, options=options_given)
+            sentences = reader.open(source)
+            if self.respelled and form in WORDS:
+                sentences = (
+                    _tokenized(one.text or "".join(one.tokens), self.tokenizer, one.path, tuple(one.lines)[:1])
+                    for one in sentences
+                )
         return form, source.relayed(sentences)
 
     def documents(self, path: str, whole: bool) -> tuple[str, Iterator[Piece]]:
@@ -232,7 +222,7 @@ class Constraints:
 
     def __init__(self, path: str, reader: Reader) -> None:
         self._path = path
-        self._sentences = iter(reader.open(Source(path, encoding=reader.encoding)))
+        self._sentences = iter(reader.open(path))
 
     def next_for(self, sentence: Sentence) -> Sequence[Label]:
         """The known labels of this sentence, which must be the next one of the file."""
@@ -244,8 +234,8 @@ class Constraints:
                 f"{known.where}: other tokens than {sentence.where} has: "
                 f"expected {shown(' '.join(sentence.tokens))}, got {shown(' '.join(known.tokens))}"
             )
-        tags = known.tags or [UNKNOWN] * len(known)
-        return [None if tag == UNKNOWN else tag.split(OR) if OR in tag else tag for tag in tags]
+        tags = known.tags or ["_"] * len(known)
+        return [None if tag == "_" else tag.split("|") if "|" in tag else tag for tag in tags]
 
     def check_end(self) -> None:
         """Refuse a file that has more sentences: its labels belong to other sentences."""
@@ -284,11 +274,9 @@ class Drawing:
 def inline(answer: Answer, style: Drawing) -> str:
     """The text on one line with its spans marked, and the k best below one another."""
     assert answer.probable is not None
-    lines = [_marked(answer.probable, style)]
-    if not len(answer.sentence):
-        return f"{lines[0]}\n"
-    lines += [f"  {item.probability:.4f}  {' '.join(item.tags)}" for item in answer.labellings]
-    return "\n".join(lines) + "\n"
+    labellings = answer.labellings if len(answer.sentence) else ()
+    best = (f"  {item.probability:.4f}  {' '.join(item.tags)}" for item in labellings)
+    return "\n".join([_marked(answer.probable, style), *best, ""])
 
 
 def conll(answer: Answer, style: Drawing) -> str:
@@ -296,51 +284,69 @@ def conll(answer: Answer, style: Drawing) -> str:
 
     Document marks and comments of the input are kept.
     """
-    sentence = answer.sentence
-    if not len(sentence):
+    if not len(answer.sentence):
         return "\n"  # a blank line stays one
+    columns = [answer.sentence.tokens, *answer.sentence.columns.values()]
     if answer.labellings:
-        parts = []
-        for rank, item in enumerate(answer.labellings, 1):
-            rows = format_rows(sentence, [sentence.tokens, *sentence.columns.values(), item.tags], "\t")
-            parts.append(f"# {rank} {item.probability:.{_DIGITS}f}\n{rows}")
-        return "".join(parts)
-    columns: list[Sequence[str]] = [sentence.tokens, *sentence.columns.values(), sentence.tags or ()]
+        return _ranked(answer, "# {} {}\n", lambda one: format_rows(one, [*columns, one.tags or ()], "\t"))
+    columns.append(answer.sentence.tags or ())
     if style.probs and answer.probable is not None:
-        columns.append([f"{p:.{_DIGITS}f}" for p in answer.probable.probabilities])
-    return corpus_conll.head_of(sentence, len(columns), "\t") + format_rows(sentence, columns, "\t")
+        columns.append(tuple(f"{p:.{_DIGITS}f}" for p in answer.probable.probabilities))
+    return corpus_conll.head_of(answer.sentence, len(columns), "\t") + format_rows(answer.sentence, columns, "\t")
 
 
 def conllu(answer: Answer, style: Drawing) -> str:
     """CoNLL-U with all that the input had; probabilities go to MISC, the k best have a comment of their own."""
+
+    def rows(sentence: Sentence) -> str:
+        return "".join(corpus_conllu.write([sentence], tags=style.column))
+
     if not len(answer.sentence):
         return "\n"
     if answer.labellings:
-        parts = []
-        for rank, item in enumerate(answer.labellings, 1):
-            rows = corpus_conllu.write([_worded(answer.sentence.with_tags(item.tags), style)], tags=style.column)
-            parts.append(f"# kbest = {rank} {item.probability:.{_DIGITS}f}\n{''.join(rows)}")
-        return "".join(parts)
-    sentence = _worded(answer.sentence, style)
-    if style.probs and answer.probable is not None:
-        tagged = answer.probable
+        return _ranked(answer, "# kbest = {} {}\n", lambda one: rows(_in_words(one, style)))
+    sentence, tagged = _in_words(answer.sentence, style), answer.probable
+    if style.probs and tagged is not None:
         probabilities = [span.probability for span in tagged] if style.tagged else tagged.probabilities
         pairs = [f"Prob={p:.{_DIGITS}f}" for p in probabilities]
         cells = sentence.columns.get("misc", ("_",) * len(sentence))
         misc = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(cells, pairs, strict=True)]
         sentence = replace(sentence, columns={**sentence.columns, "misc": misc})
-    return "".join(corpus_conllu.write([sentence], tags=style.column))
+    return rows(sentence)
 
 
 def wordtag(answer: Answer, style: Drawing) -> str:
     """A line of word/TAG items; the k best one below the other with their probabilities."""
-    if not answer.labellings:
-        return "".join(corpus_segmented.write_tagged_words([_worded(answer.sentence, style)]))
-    lines = []
-    for item in answer.labellings:
-        line = corpus_segmented.write_tagged_words([_worded(answer.sentence.with_tags(item.tags), style)])
-        lines.append(f"{item.probability:.{_DIGITS}f}\t{''.join(line)}")
-    return "".join(lines)
+
+    def line(sentence: Sentence) -> str:
+        return "".join(corpus_segmented.write_tagged_words([_in_words(sentence, style)]))
+
+    return _ranked(answer, "{1}\t", line) if answer.labellings else line(answer.sentence)
+
+
+def segmented(answer: Answer, style: Drawing) -> str:
+    """A line of words separated by spaces; the k best one below the other with their probabilities."""
+
+    def line(sentence: Sentence) -> str:
+        return " ".join(words_from_sentence(sentence, scheme=style.scheme)) + "\n"
+
+    return _ranked(answer, "{1}\t", line) if answer.labellings else line(answer.sentence)
+
+
+def _ranked(answer: Answer, head: str, draw: Callable[[Sentence], str]) -> str:
+    """The k best labellings, each drawn below or behind a head with its rank and probability."""
+    return "".join(
+        head.format(rank, f"{item.probability:.{_DIGITS}f}") + draw(answer.sentence.with_tags(item.tags))
+        for rank, item in enumerate(answer.labellings, 1)
+    )
+
+
+def _in_words(sentence: Sentence, style: Drawing) -> Sentence:
+    """The sentence in words, if its labels make words with tags."""
+    if not style.tagged:
+        return sentence
+    words = to_words(sentence, scheme=style.scheme, style=style.style)
+    return words.with_tags(words.tags or ())
 
 
 def jsonl(answer: Answer, style: Drawing) -> str:
@@ -354,41 +360,20 @@ def jsonl(answer: Answer, style: Drawing) -> str:
     if style.tagged:  # words are the tokens, each with its tag and how probable both are
         words = tagged.to_words()
         record |= {"tokens": list(words.tokens), "tags": list(words.tags or ())}
-        record |= {
-            "offsets": list(map(list, words.offsets or ())),
-            "probabilities": [one.probability for one in tagged],
-        }
+        record["offsets"] = list(map(list, words.offsets or ()))
+        record["probabilities"] = [span.probability for span in tagged]
     record["probabilities"] = [round(p, _DIGITS) for p in record["probabilities"]]
     for span in record["spans"]:
         span["probability"] = round(span["probability"], _DIGITS)
     record |= {name: list(values) for name, values in sentence.columns.items() if name not in record}
     if answer.labellings:
         record["kbest"] = []
-        for item in answer.labellings:
-            words = _worded(sentence.with_tags(item.tags), style)
-            tokens = {"tokens": list(words.tokens)} if style.tagged else {}
-            probability = round(item.probability, _DIGITS)
-            record["kbest"].append({**tokens, "tags": list(words.tags or ()), "probability": probability})
-    return dumps({**answer.fields, **record})
-
-
-def _worded(sentence: Sentence, style: Drawing) -> Sentence:
-    """The sentence in words, if its labels make words with tags."""
-    if not style.tagged:
-        return sentence
-    words = to_words(sentence, scheme=style.scheme, style=style.style)
-    return words.with_tags(words.tags or ())
-
-
-def segmented(answer: Answer, style: Drawing) -> str:
-    """A line of words separated by spaces; the k best one below the other with their probabilities."""
-    if not answer.labellings:
-        return " ".join(words_from_sentence(answer.sentence, scheme=style.scheme)) + "\n"
-    lines = []
     for item in answer.labellings:
-        words = words_from_sentence(answer.sentence.with_tags(item.tags), scheme=style.scheme)
-        lines.append(f"{item.probability:.{_DIGITS}f}\t{' '.join(words)}\n")
-    return "".join(lines)
+        words = _in_words(sentence.with_tags(item.tags), style)
+        tokens = {"tokens": list(words.tokens)} if style.tagged else {}
+        labelling = {"tags": list(words.tags or ()), "probability": round(item.probability, _DIGITS)}
+        record["kbest"].append(tokens | labelling)
+    return dumps({**answer.fields, **record})
 
 
 FORMS: dict[str, Callable[[Answer, Drawing], str]] = {

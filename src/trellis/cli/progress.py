@@ -46,11 +46,8 @@ def _live_line(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def counted(shown: bool) -> Iterator[Tell]:
-    """Sentences, tokens and tokens per second; `shown` says whether someone watches."""
-    if not shown:
-        yield lambda sentences, tokens: None
-        return
+def counted() -> Iterator[Tell]:
+    """A line with sentences, tokens and tokens per second."""
     begin, all_sentences, all_tokens = time.monotonic(), 0, 0
     with _live_line("0 sentences") as show:
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 import typer
 
-import trellis
 from trellis.cli.io import (
     FORMS,
     TEXTS,
@@ -47,13 +46,10 @@ from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, open_outpu
 from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
 from trellis.lexicon.report import LexiconReport
-from trellis.models import Pipeline, Tagger
+from trellis.models import Pipeline, Tagger, load
 from trellis.models.data import segments
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
-
-if TYPE_CHECKING:
-    from trellis.distributed import FolderReport
 
 # Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
 _SENTENCES, _TOKENS = 512, 20_000
@@ -210,8 +206,25 @@ def tag(
                 raise ConfigError(
                     f"{name} is for single files: leave it out, or tag the files of the folder one by one"
                 )
-        strict = on_error is OnError.STOP
-        _tag_shards(model, paths, shards, columns, to, out, source, sentences, probs, strict, quiet)
+        _tag_shards(
+            model,
+            paths,
+            out,
+            quiet,
+            to=to or "parquet",
+            engine=shards.engine or "local",
+            workers=shards.workers,
+            resume=shards.resume,
+            format=source,
+            text=shards.text,
+            tokens=columns.tokens,
+            outputs=shards.columns_to_add(probs),
+            sentences=sentences,
+            prefix=shards.prefix,
+            encoding=columns.encoding,
+            reading=remembered_options(model).get(source or "conll", {}) | columns.given,
+            strict=on_error is OnError.STOP,
+        )
         return
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
@@ -229,22 +242,33 @@ def tag(
     if pipe and constrain is not None:
         raise ConfigError("--constrain gives labels for the tokens of the input, and --pipe makes other tokens of it")
     pipeline = Pipeline(models) if pipe else None
-    taggers = (trellis.load(model),) if pipeline is None else pipeline.taggers
+    taggers = (load(model),) if pipeline is None else pipeline.taggers
     first, tagger = taggers[0], taggers[-1]
     if tokenizer is not None:
         first.tokenizer_ = splitter(tokenizer)
     reader = Reader(encoding=columns.encoding, options=columns.given, remembered=remembered_options(model))
-    column = _column(tagger, reader, columns.tags)
-    strict = on_error is not OnError.PASS
-    on_bad_line: Literal["raise", "skip"] = "raise" if strict else "skip"
-    inputs = Inputs(reader, splitter(first.tokenizer_), source, on_bad_line, column, first.makes_words)
+    # The column of CoNLL-U is the one asked for or learned from; tags of spans do not replace those of words.
+    column = "upos" if tagger.tagset_.scheme is Scheme.PLAIN or tagger.makes_words else "misc.NER"
+    if columns.tags is not None or "conllu" in reader.remembered:
+        column = columns.tags or str(reader.remembered.get("conllu", {}).get("tags", "upos"))
+    forgiving = on_error is OnError.PASS
+    inputs = Inputs(
+        reader, splitter(first.tokenizer_), source, "skip" if forgiving else "raise", column, first.makes_words
+    )
     known = None if constrain is None else Constraints(constrain, reader)
-    job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)
-    job.lexicon = None if lexicons.no_lexicon else "own" if pipe else known_words or "own"
-    if pipe:
-        _give_lexicon(taggers, known_words, off=lexicons.no_lexicon)
+    job = Job(tagger, probs, kbest, known, forgiving, column, pipeline=pipeline)
+    if lexicons.no_lexicon:
+        job.lexicon = None
+        for one in taggers if pipe else ():
+            one.lexicon_ = None
+    elif known_words is not None and not pipe:
+        job.lexicon = known_words or "own"
+    elif known_words is not None:  # words are for the model that makes words, if there is one, names for the last
+        target = first if first.makes_words else tagger
+        target.lexicon_ = known_words if target.lexicon_ is None else target.lexicon_ | known_words
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
-    with open_output(out) as file, report_file(lexicons.lexicon_report) as job.report, counted(watched) as tell:
+    telling = counted() if watched else nullcontext(lambda sentences, tokens: None)
+    with open_output(out) as file, report_file(lexicons.lexicon_report) as job.report, telling as tell:
         for path in paths or ["-"]:
             whole = (to or usual_form(job, "text", file)) in ("inline", "jsonl")
             form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
@@ -253,55 +277,19 @@ def tag(
             known.check_end()
 
 
-def _tag_shards(
-    model: str,
-    paths: list[str],
-    shards: FolderOptions,
-    columns: Columns,
-    to: str | None,
-    out: str,
-    source: str | None,
-    sentences: bool,
-    probs: bool,
-    strict: bool,
-    quiet: bool,
-) -> None:
-    """Tag folders, in several processes or on an engine."""
+def _tag_shards(model: str, paths: list[str], out: str, quiet: bool, **settings: Any) -> None:
+    """Tag folders with the settings of `tag_folder`; say what was done, and what went wrong."""
     from trellis.distributed import tag_folder
 
     if out == "-" or not paths or "-" in paths:
         raise ConfigError("shards are files: name the folder to tag, and with --out the folder to write")
-    remembered = remembered_options(model)
     with stoppable(), folder_progress(quiet) as progress:
-        report = tag_folder(
-            model,
-            paths,
-            out,
-            to=to or "parquet",
-            engine=shards.engine or "local",
-            workers=shards.workers,
-            resume=shards.resume,
-            format=source,
-            text=shards.text,
-            tokens=columns.tokens,
-            outputs=shards.columns_to_add(probs),
-            sentences=sentences,
-            prefix=shards.prefix,
-            encoding=columns.encoding,
-            reading=remembered.get(source or "conll", {}) | columns.given,
-            strict=strict,
-            progress=progress,
-        )
-    _tell(report, out, quiet)
-
-
-def _tell(report: FolderReport, out: str, quiet: bool) -> None:
-    """Say what was done, and what went wrong: an error if a shard failed."""
+        report = tag_folder(model, paths, out, progress=progress, **settings)
     if not quiet:
         done = f"{report.shards - len(report.failed):,} of {number_of(report.shards, 'shard')} done"
-        before = f", {report.before:,} of them before" if report.before else ""
+        earlier = f", {report.before:,} of them before" if report.before else ""
         counts = f"{number_of(report.rows, 'row')}, {number_of(report.tokens, 'token')}"
-        typer.echo(f"{out}: {done}{before}: {counts}", err=True)
+        typer.echo(f"{out}: {done}{earlier}: {counts}", err=True)
     if report.bad:
         bad = Path(out, "_trellis", "bad")
         typer.echo(f"{out}: {number_of(report.bad, 'record')} could not be tagged: see {bad}", err=True)
@@ -328,24 +316,6 @@ def _models_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments[:count]), list(arguments[count:])
 
 
-def _give_lexicon(taggers: Sequence[Tagger[Any]], lexicon: Lexicon | None, *, off: bool) -> None:
-    """A lexicon for models in a chain: words are for the one that makes words, if there is one, names for the last."""
-    if off:
-        for tagger in taggers:
-            tagger.lexicon_ = None
-    if lexicon is not None:
-        target = taggers[0] if taggers[0].makes_words else taggers[-1]
-        target.lexicon_ = lexicon if target.lexicon_ is None else target.lexicon_ | lexicon
-
-
-def _column(tagger: Tagger[Any], reader: Reader, tags: str | None) -> str:
-    """The column of CoNLL-U for the tags: the one asked for or learned from; tags of spans do not replace another."""
-    learned = reader.remembered.get("conllu")
-    if tags is not None or learned is not None:
-        return tags or str((learned or {}).get("tags", "upos"))
-    return "upos" if tagger.tagset_.scheme is Scheme.PLAIN or tagger.makes_words else "misc.NER"
-
-
 @dataclass
 class Job:
     """The model and what is asked of it."""
@@ -359,38 +329,32 @@ class Job:
     raw: bool = False
     """Whether the sentences are lines of raw text."""
     pipeline: Pipeline | None = None
-    """The models that make the tokens of the last, which is the tagger."""
+    """All models, if there are several: they make the tokens of the last, which is the tagger."""
     lexicon: Lexicon | Literal["own"] | None = "own"
     report: ReportFile | None = None
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
-        tags, tags_words = self.tagger.tagset_, self.tagger.makes_words and not self.segments
-        return Drawing(tags.scheme, tags.style, self.probs, colour, self.segments, tags_words, self.column)
-
-    @property
-    def segments(self) -> bool:
-        """Whether the labels only say where words begin and end."""
-        return segments(self.tagger.tagset_)
-
-    @property
-    def makes_words(self) -> bool:
-        """Whether characters come in, and words are made of them."""
-        return (self.tagger if self.pipeline is None else self.pipeline.taggers[0]).makes_words
+        tags, only_words = self.tagger.tagset_, segments(self.tagger.tagset_)
+        words_with_tags = self.tagger.makes_words and not only_words
+        return Drawing(tags.scheme, tags.style, self.probs, colour, only_words, words_with_tags, self.column)
 
     def answer(self, block: list[Piece]) -> list[Answer | CorpusError]:
         """Answers in the order of the pieces; a sentence that the model refuses is named, or becomes an error."""
         sentences = [piece for piece in block if isinstance(piece, Sentence)]
         known = None if self.known is None else [self.known.next_for(sentence) for sentence in sentences]
+        answers: Iterable[Answer | CorpusError]
         try:
-            found: list[Answer | CorpusError] = list(self._answers(sentences, known))
+            answers = self._answers(sentences, known)
         except TrellisError:
-            found = [self._alone(s, None if known is None else known[i]) for i, s in enumerate(sentences)]
-        for i, (sentence, answer) in enumerate(zip(sentences, found, strict=True)):
-            if isinstance(answer, Answer) and isinstance(sentence.frame, RecordFields):
-                found[i] = replace(answer, fields=sentence.frame)
-        answers = iter(found)
+            answers = [self._alone(s, None if known is None else known[i]) for i, s in enumerate(sentences)]
+        answers = (
+            replace(answer, fields=sentence.frame)
+            if isinstance(answer, Answer) and isinstance(sentence.frame, RecordFields)
+            else answer
+            for sentence, answer in zip(sentences, answers, strict=True)
+        )
         return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
@@ -400,23 +364,23 @@ class Job:
                 documents = self.pipeline.annotate(texts, sentences=True)
             else:
                 documents = self.tagger.annotate(texts, sentences=True, lexicon=self.lexicon)
-            return [Answer(one.sentence, one) for one in documents]
+            return [Answer(document.sentence, document) for document in documents]
+        raw = self.raw
         if self.pipeline is not None:
-            sentences = self.pipeline.words(sentences, raw=self.raw)
-        raw = self.raw and self.pipeline is None
+            sentences, raw = self.pipeline.words(sentences, raw=raw), False
         posterior = self.tagger.posterior(sentences, known=known, raw=raw, lexicon=self.lexicon)
         if self.probs:
             separator = splitter(self.tagger.tokenizer_).separator
-            answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
+            answers = [Answer(tagged.sentence, tagged) for tagged in posterior.annotate(separator=separator)]
         else:  # tags alone need no probabilities, and come several times faster
-            tagged = zip(sentences, posterior.best(), strict=True)
-            answers = [Answer(sentence.with_tags(tags)) for sentence, tags in tagged]
+            best = zip(sentences, posterior.best(), strict=True)
+            answers = [Answer(sentence.with_tags(tags)) for sentence, tags in best]
         if self.kbest:
-            paths = posterior.kbest(self.kbest)
-            answers = [replace(one, labellings=own) for one, own in zip(answers, paths, strict=True)]
+            pairs = zip(answers, posterior.kbest(self.kbest), strict=True)
+            answers = [replace(answer, labellings=labellings) for answer, labellings in pairs]
         if self.report is not None:  # last: sentences that are refused together are asked about one by one
-            found = LexiconReport() if posterior.occurrences is None else posterior.lexicon_report()
-            self.report.add(found, len(sentences))
+            occurrences = LexiconReport() if posterior.occurrences is None else posterior.lexicon_report()
+            self.report.add(occurrences, len(sentences))
         return answers
 
     def _alone(self, sentence: Sentence, known: Any) -> Answer | CorpusError:
@@ -433,8 +397,8 @@ class Job:
             try:
                 return answer, FORMS[form](answer, style).encode("utf-8")
             except UnicodeEncodeError as error:
-                found = f"a lone surrogate U+{ord(error.object[error.start]):04X}, which UTF-8 cannot hold"
-                answer = self._refused(answer.sentence, DataError(found))
+                problem = f"a lone surrogate U+{ord(error.object[error.start]):04X}, which UTF-8 cannot hold"
+                answer = self._refused(answer.sentence, DataError(problem))
             except TrellisError as error:
                 answer = self._refused(answer.sentence, error)
         text = passed_on(answer, form)
@@ -457,61 +421,75 @@ def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: 
     """The answers to all pieces, in their order."""
     form = to or usual_form(job, source, file)
     style = job.style(form, file)
-    job = replace(
-        job,
-        probs=job.probs or form in ("inline", "jsonl"),
-        raw=source == "text" or (source in WORDS and job.makes_words),
-    )
+    first = job.tagger if job.pipeline is None else job.pipeline.taggers[0]
+    raw = source == "text" or (source in WORDS and first.makes_words)
+    job = replace(job, probs=job.probs or form in ("inline", "jsonl"), raw=raw)
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
     for block in blocks(pieces, _SENTENCES, _TOKENS):
-        answers = []
-        for found in job.answer(block):
-            answer, data = job.drawn(found, form, style)
-            if isinstance(answer, CorpusError):
-                typer.echo(f"trellis: {answer}", err=True)
-            answers.append(answer)
+        sizes = []
+        for answer in job.answer(block):
+            written, data = job.drawn(answer, form, style)
+            if isinstance(written, CorpusError):
+                typer.echo(f"trellis: {written}", err=True)
+            else:
+                sizes.append(len(written.sentence))
             file.write(data)
         file.flush()
-        tagged = [len(answer.sentence) for answer in answers if not isinstance(answer, CorpusError)]
-        tell(len(tagged), sum(tagged))
+        tell(len(sizes), sum(sizes))
 
 
 def usual_form(job: Job, source: str, file: IO[bytes]) -> str:
     """Inline for people, the form of the input for programs."""
+    only_words = segments(job.tagger.tagset_)
     if file.isatty():
         return "inline"
     if source in ("jsonl", "spans"):
         return "jsonl"
-    if source in WORDS and not job.segments:
+    if source in WORDS and not only_words:
         return source
     if source in (*TEXTS, *WORDS) and job.tagger.makes_words:
-        return "segmented" if job.segments else "wordtag"
+        return "segmented" if only_words else "wordtag"
     return "conll"
 
 
 class ReportFile:
     """A report that is written as sentences are tagged: JSON Lines with every occurrence, or tables for people."""
 
-    def __init__(self, file: IO[bytes], records: bool) -> None:
-        self._file, self._records = file, records
+    def __init__(self, file: IO[bytes], as_records: bool) -> None:
+        self._file, self._as_records = file, as_records
         self._sentences = 0
         self._all = LexiconReport()
 
     def add(self, report: LexiconReport, sentences: int) -> None:
         """The report of the next sentences."""
-        own = tuple(replace(one, sentence=one.sentence + self._sentences) for one in report.occurrences)
+        numbered = tuple(replace(one, sentence=one.sentence + self._sentences) for one in report.occurrences)
         self._sentences += sentences
-        if not self._records:
-            self._all = self._all + LexiconReport(own)
-            return
-        for record in LexiconReport(own).to_records():
-            self._file.write(dumps(record).encode("utf-8", "backslashreplace"))
+        if self._as_records:
+            self._write("".join(map(dumps, LexiconReport(numbered).to_records())))
+        else:
+            self._all = self._all + LexiconReport(numbered)
 
     def finish(self) -> None:
-        """Write what had to wait for the end."""
-        if not self._records:
-            self._file.write(f"{_text(self._all)}\n".encode("utf-8", "backslashreplace"))
+        """Write what had to wait for the end: the entries as a table, then each occurrence that lost, with what won."""
+        if self._as_records:
+            return
+        lines = [self._all.grid().to_text()]
+        if self._all.lost:
+            lines.append("\nLost:")
+        for one in self._all.lost[:_MOST_LOST]:
+            where = one.where or f"sentence {one.sentence}"
+            winners = " ".join(
+                f"{span.start}-{span.end}{f' {span.label}' if span.label else ''} {p:.3f}" for span, p in one.instead
+            )
+            lines.append(
+                f"{where}, tokens {one.start}-{one.end}: {one.text} {one.probability:.3f} (alone {one.alone:.3f})"
+                + (f" against {winners}" if winners else "")
+            )
+        self._write("\n".join([*lines, ""]))
+
+    def _write(self, text: str) -> None:
+        self._file.write(text.encode("utf-8", "backslashreplace"))
 
 
 @contextmanager
@@ -524,20 +502,3 @@ def report_file(path: str | None) -> Iterator[ReportFile | None]:
         report = ReportFile(file, path.endswith((".jsonl", ".ndjson")))
         yield report
         report.finish()
-
-
-def _text(report: LexiconReport) -> str:
-    """The entries as a table, and below it each occurrence that lost, with what won."""
-    lines = [report.grid().to_text()]
-    if report.lost:
-        lines.append("\nLost:")
-    for one in report.lost[:_MOST_LOST]:
-        where = one.where or f"sentence {one.sentence}"
-        won = " ".join(
-            f"{span.start}-{span.end}{f' {span.label}' if span.label else ''} {p:.3f}" for span, p in one.instead
-        )
-        lines.append(
-            f"{where}, tokens {one.start}-{one.end}: {one.text} {one.probability:.3f} (alone {one.alone:.3f})"
-            + (f" against {won}" if won else "")
-        )
-    return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -49,7 +49,7 @@ class Setting:
     scheme: Scheme
     style: Style
     strict: bool = False
-    found: Detection | None = None
+    detection: Detection | None = None
     """What was detected in the tags from which this setting was made."""
 
     @property
@@ -63,22 +63,26 @@ def find_setting(
 ) -> Setting:
     """Task and scheme as they were given; if not, those that fit the tags best."""
     sentences = list(sentences)
+    asked = None if scheme is None else Scheme.parse(scheme)
     if task is Task.SEG_POS and not _is_joint(sentences):
-        return Setting(task, Scheme.BMES if scheme is None else _of_words(scheme), Style.PREFIX, strict)
+        if asked in (Scheme.PLAIN, Scheme.IO):
+            raise ConfigError(f"--scheme {scheme} does not say where words begin and end: expected bmes, bioes, bio...")
+        return Setting(task, asked or Scheme.BMES, Style.PREFIX, strict)
     sequences = [sentence.tags for sentence in sentences if sentence.tags]
-    fit = detect(sequences, scheme=None if scheme is None else Scheme.parse(scheme))
+    fit = detect(sequences, scheme=asked)
     chosen = fit.scheme
     if task is None:
-        read = {label for labels in sequences for label in labels} - set(fit.odd)
-        bare = not sequences or (bool(read) and all(len(label) == 1 and label != "O" for label in read))
+        labels = {label for tags in sequences for label in tags} - set(fit.odd)
+        bare = not sequences or (bool(labels) and all(len(label) == 1 and label != "O" for label in labels))
         task = Task.POS if chosen is Scheme.PLAIN else Task.SEG if bare else Task.NER
     if task in (Task.NER, Task.CHUNK) and chosen is Scheme.PLAIN:
         raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag per token")
-    if task is Task.POS and scheme is None:
+    if asked is None and task is Task.POS:
         chosen = Scheme.PLAIN
-    if task is Task.SEG_POS and scheme is None and detect(sequences, scheme=Scheme.BMES).is_clean:
-        chosen = Scheme.BMES  # without long words, BIOES fits as well
-    if task is Task.SEG and scheme is None and _are_letters(sequences, Scheme.BMES):
+    elif asked is None and (
+        (task is Task.SEG_POS and detect(sequences, scheme=Scheme.BMES).is_clean)
+        or (task is Task.SEG and _are_letters(sequences, Scheme.BMES.letters))
+    ):
         chosen = Scheme.BMES  # without long words, BIOES fits as well
     return Setting(task, chosen, fit.style, strict, fit)
 
@@ -90,14 +94,6 @@ def training_setting(task: Task | None, scheme: str | None, sentences: list[Sent
     return Setting(task, Scheme.BMES if scheme is None else Scheme.parse(scheme), Style.PREFIX)
 
 
-def _of_words(name: str) -> Scheme:
-    """A scheme in which characters can be tagged with their places in words."""
-    scheme = Scheme.parse(name)
-    if scheme in (Scheme.PLAIN, Scheme.IO):
-        raise ConfigError(f"--scheme {name} does not say where words begin and end: expected bmes, bioes, bio...")
-    return scheme
-
-
 def _is_joint(sentences: list[Sentence]) -> bool:
     """Whether the tokens are characters and the tags say where words begin and end, and what they are."""
     tagged = [sentence for sentence in sentences if sentence.tags]
@@ -107,46 +103,30 @@ def _is_joint(sentences: list[Sentence]) -> bool:
     return all(len(label) > 1 for label in labels)
 
 
-def _refuse_bare(sentences: list[Sentence]) -> None:
-    """Segmented text says nothing about its words but where they are."""
-    if is_spelled(sentences) and are_characters(sentences):
-        raise DataError(
-            f"{sentences[0].where}: the words have no tags, which --task seg-pos learns: expected word/TAG or CoNLL-U; "
-            "for words alone, give --task seg"
-        )
-
-
-def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
-    """The sentences as tagged characters: unchanged, or made of their tokens if these are the words."""
-    if is_spelled(sentences):
-        return sentences
-    return [
-        sentence_from_words(sentence.tokens, scheme=scheme, path=sentence.path, line=sentence.line_of(0))
-        for sentence in sentences
-    ]
-
-
 def is_spelled(sentences: list[Sentence]) -> bool:
     """Whether the tags are bare letters, which say where words begin and end."""
-    return any(s.tags for s in sentences) and _are_letters([s.tags or () for s in sentences], None)
+    return any(s.tags for s in sentences) and _are_letters([s.tags or () for s in sentences], ALL_LETTERS)
 
 
-def _are_letters(sequences: Iterable[Sequence[str]], scheme: Scheme | None) -> bool:
-    letters = ALL_LETTERS if scheme is None else scheme.letters
-    counts = Counter(tag for tags in sequences for tag in tags)
-    read = sum(count for tag, count in counts.items() if (respelled(tag) or tag) in letters)
-    return read >= (1 - MOST_ODD) * counts.total()
+def _are_letters(sequences: Iterable[Sequence[str]], letters: Container[str]) -> bool:
+    tags = Counter(tag for tags in sequences for tag in tags)
+    bare = sum(count for tag, count in tags.items() if (respelled(tag) or tag) in letters)
+    return bare >= (1 - MOST_ODD) * tags.total()
 
 
 def in_scheme(
-    sentences: list[Sentence], setting: Setting, how: OnBadTags, found: Detection | None = None
+    sentences: list[Sentence], setting: Setting, how: OnBadTags, detection: Detection | None = None
 ) -> tuple[list[Sentence], list[str]]:
     """Sentences with the right tags in the scheme of a model, and what was done for it.
 
-    Their own scheme is detected unless it was `found`.
+    The scheme that they have is detected unless the detection is given.
     """
     if setting.task is Task.SEG_POS and not _is_joint(sentences):
-        _refuse_bare(sentences)
+        if is_spelled(sentences) and are_characters(sentences):  # of segmented text
+            raise DataError(
+                f"{sentences[0].where}: the words have no tags, which --task seg-pos learns: expected word/TAG or "
+                "CoNLL-U; for words alone, give --task seg"
+            )
         return [to_characters(sentence, scheme=setting.scheme) for sentence in sentences], []
     if setting.scheme is Scheme.PLAIN:
         return [sentence.with_tags(tags_of(sentence)) for sentence in sentences], []
@@ -154,20 +134,25 @@ def in_scheme(
         for sentence in sentences:
             tags_of(sentence)
     sequences = [sentence.tags for sentence in sentences if sentence.tags is not None]
-    own = found or detect(sequences, scheme=setting.scheme, style=setting.style)
-    if own.scheme is not setting.scheme or own.spelling or not own.is_clean:
-        other = detect(sequences)
-        own = own if found is not None and other.scheme is Scheme.PLAIN else other
-    mended = mend_tags(sentences, on_bad_tags=how, found=own)
+    fit = detection or detect(sequences, scheme=setting.scheme, style=setting.style)
+    if fit.scheme is not setting.scheme or fit.spelling or not fit.is_clean:
+        best = detect(sequences)
+        fit = fit if detection is not None and best.scheme is Scheme.PLAIN else best
+    mended = mend_tags(sentences, on_bad_tags=how, found=fit)
+    sentences = mended.sentences
     if setting.task is Task.SEG:
-        return characters(mended.sentences, setting.scheme), mended.notes
-    if Scheme.PLAIN is own.scheme or (own.scheme, own.style) == (setting.scheme, setting.style):
-        return mended.sentences, mended.notes
-    return [_converted(sentence, own.scheme, own.style, setting) for sentence in mended.sentences], mended.notes
+        if not is_spelled(sentences):  # the tokens are the words
+            sentences = [
+                sentence_from_words(one.tokens, scheme=setting.scheme, path=one.path, line=one.line_of(0))
+                for one in sentences
+            ]
+    elif fit.scheme is not Scheme.PLAIN and (fit.scheme, fit.style) != (setting.scheme, setting.style):
 
+        def converted(tags: list[str]) -> list[str]:
+            return convert_tags(tags, fit.scheme, setting.scheme, style=fit.style, target_style=setting.style)
 
-def _converted(sentence: Sentence, scheme: Scheme, style: Style, to: Setting) -> Sentence:
-    return sentence.with_tags(convert_tags(tags_of(sentence), scheme, to.scheme, style=style, target_style=to.style))
+        sentences = [sentence.with_tags(converted(tags_of(sentence))) for sentence in sentences]
+    return sentences, mended.notes
 
 
 def units(sentences: list[Sentence], setting: Setting) -> Units:
@@ -245,18 +230,15 @@ def mistakes(gold: list[Sentence], predicted: list[Sentence], setting: Setting) 
 
 def headline(report: metrics.Report) -> dict[str, float]:
     """The few figures that people look at, by name."""
+    figures: dict[str, float | None]
     match report:
         case metrics.EntityScores(micro=score) | metrics.SegmentationScores(words=score):
             figures = {"precision": score.precision, "recall": score.recall, "F1": score.f1}
-            return figures | (_of_unknown(report) if isinstance(report, metrics.SegmentationScores) else {})
-        case metrics.JointScores():
-            figures = {"segmentation F1": report.words.words.f1, "joint F1": report.tagged.f1}
-            return figures | _of_unknown(report.words)
+            figures["OOV recall"] = getattr(report, "oov_recall", None)
+        case metrics.JointScores(words=words):
+            figures = {"segmentation F1": words.words.f1, "joint F1": report.tagged.f1, "OOV recall": words.oov_recall}
         case metrics.TaggingScores():
-            unknown = report.unknown_accuracy
-            return {"accuracy": report.accuracy} | ({} if unknown is None else {"unknown words": unknown})
-    raise AssertionError(f"no figures for {type(report).__name__}")
-
-
-def _of_unknown(report: metrics.SegmentationScores) -> dict[str, float]:
-    return {} if report.oov_recall is None else {"OOV recall": report.oov_recall}
+            figures = {"accuracy": report.accuracy, "unknown words": report.unknown_accuracy}
+        case _:
+            raise AssertionError(f"no figures for {type(report).__name__}")
+    return {name: value for name, value in figures.items() if value is not None}

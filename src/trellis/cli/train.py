@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -19,8 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-import trellis
-from trellis.cli.io import Reader, output, quoted, tell_notes, tell_unseen
+from trellis import __version__
+from trellis.cli.io import Reader, output, tell_notes, tell_unseen
 from trellis.cli.options import (
     Annotations,
     Columns,
@@ -35,12 +37,12 @@ from trellis.cli.options import (
 )
 from trellis.cli.progress import StoppableLine, stoppable
 from trellis.cli.tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
-from trellis.corpus import Corpus, OnBadTags, ReadReport, Shards, Source, Stream, split_suffixes
+from trellis.corpus import Corpus, OnBadTags, ReadReport, Shards, Stream, split_suffixes
 from trellis.corpus.annotation_tools import SPAN_FIELDS
 from trellis.corpus.rows import TABLES, is_table
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
 from trellis.metrics.prf import percent
-from trellis.models import Tagger, folder
+from trellis.models import Tagger, folder, load
 from trellis.models.data import tokenizer_for
 from trellis.models.neural.stream import SentenceStream, stream_of
 from trellis.models.registry import FAMILIES, get_family, make_tagger
@@ -132,8 +134,12 @@ def train(
     quiet = quiet or not is_first_process()  # of several processes, one speaks
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     model, family = settings.model, get_family(settings.model)
-    if stream:
-        settings = replace(settings, set=[*(settings.set or []), *_stream_settings(model)])
+    if stream and not family.neural:
+        out_of_core = [name for name, other in FAMILIES.items() if hasattr(other.defaults(), "out_of_core")]
+        if model not in out_of_core:
+            able = ", ".join(name for name, other in FAMILIES.items() if other.neural or name in out_of_core)
+            raise ConfigError(f"--stream: {model} learns from sentences in memory: leave it out, or use one of {able}")
+        settings = replace(settings, set=[*(settings.set or []), "out_of_core=true"])
     if resume and overwrite:
         raise ConfigError(
             "--resume continues the training in the folder, and --overwrite discards it: give one of them"
@@ -150,7 +156,7 @@ def train(
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
         start: Tagger[Any] | None = None
         if warm_start is not None:
-            start = trellis.load(warm_start)
+            start = load(warm_start)
             if start.kind != family.kind:
                 problem = f"{warm_start} holds a model of kind {start.kind!r}, which {model} cannot start from"
                 raise ModelError(f"--warm-start: {problem}")
@@ -162,8 +168,8 @@ def train(
             streamed = StreamedOnce(reader, train, group, quiet=quiet)
         elif stream:
             streamed = StreamedInEpochs.read(reader, train, annotations.bad_tags)
-        given = {"train": train, "dev": dev, "test": test}
-        paths = {role: path for role, path in given.items() if path is not None}
+        files = {"train": train, "dev": dev, "test": test}
+        paths = {role: path for role, path in files.items() if path is not None}
         data = Data.read(reader, paths, settings.task, scheme, annotations.bad_tags, streamed, say)
         if start is not None and start.tagset_.scheme is not data.setting.scheme:
             # Labels of spans beside labels that stand alone would all be labels that stand alone.
@@ -176,7 +182,7 @@ def train(
         settled = settings.settled(data.setting.task, data.setting.scheme)
         tagger = make_tagger(family, settled) if start is None else start
         tagger.config = settled
-        command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
+        command = shlex.join(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         convention = None
         if group.count > 1 and streamed is None:  # that of all sentences, of which each process has some
             convention = tokenizer_for(settled.tokenizer, data.sentences("train"))
@@ -202,7 +208,7 @@ def train(
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
         record = {
-            "trellis": trellis.__version__,
+            "trellis": __version__,
             "command": command,
             "model": model,
             "task": data.setting.task.value,
@@ -234,17 +240,6 @@ def train(
         say.print(f"Training was interrupted; the best model so far was kept.{hint}")
     if interrupted or stop.was_asked:
         raise typer.Exit(stop.code)
-
-
-def _stream_settings(model: str) -> list[str]:
-    """The settings that ``--stream`` stands for; a family that learns from sentences in memory is refused."""
-    if get_family(model).neural:
-        return []
-    once = [name for name, family in FAMILIES.items() if hasattr(family.defaults(), "out_of_core")]
-    if model not in once:
-        able = ", ".join(name for name, family in FAMILIES.items() if family.neural or name in once)
-        raise ConfigError(f"--stream: {model} learns from sentences in memory: leave it out, or use one of {able}")
-    return ["out_of_core=true"]
 
 
 @dataclass(frozen=True)
@@ -294,7 +289,7 @@ class Data:
         data = cls({}, paths, setting, streamed)
         for role, file in raw.items():
             is_train = role == "train"
-            sentences, mended = in_scheme(file.sentences, setting, how, setting.found if is_train else None)
+            sentences, mended = in_scheme(file.sentences, setting, how, setting.detection if is_train else None)
             data.files[role] = replace(file, sentences=sentences)
             if not say.quiet and not (is_train and is_read_once):  # which tells it as it is read
                 tell_notes(paths[role], mended)
@@ -339,28 +334,29 @@ class Data:
 
 
 def _check_tagged(path: str, file: Corpus) -> None:
-    """Words without tags can teach a segmentation, but so would be taken annotations that a reader does not know."""
-    beside = Path(path).with_suffix(".ann")
-    if file.format == "segmented" and beside.suffix != Path(path).suffix and beside.is_file():
+    """Refuse a file without tags: it may be a segmentation, but also have annotations that no reader knows."""
+    annotations = Path(path).with_suffix(".ann")
+    if file.format == "segmented" and annotations.suffix != Path(path).suffix and annotations.is_file():
         raise DataError(
             f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it in "
-            f"{beside}, which is not read; if its words are those of a segmentation, give --task seg"
+            f"{annotations}, which is not read; if its words are those of a segmentation, give --task seg"
         )
     if any(sentence.tags is not None for sentence in file):
         return
-    found = "texts without spans" if file.format == "spans" else "tokens without tags"
-    fields = "fields " + ", ".join(SPAN_FIELDS) if file.format == "spans" else "a column or field that --tags names"
+    problem = "tokens without tags, which are read from a column or field that --tags names"
+    if file.format == "spans":
+        problem = f"texts without spans, which are read from fields {', '.join(SPAN_FIELDS)}"
     raise DataError(
-        f"{path}: expected tags to learn, found {found}, which are read from {fields}; if its tokens are the words of "
-        "a segmentation, give --task seg"
+        f"{path}: expected tags to learn, found {problem}; if its tokens are the words of a segmentation, give "
+        "--task seg"
     )
 
 
 def _ending(history: History) -> str:
     if not history.steps:
         return "nothing was learned"
-    kept = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
-    return f"{_REASONS[history.reason]} after {number_of(len(history.steps), 'iteration')}{kept}"
+    best = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
+    return f"{_REASONS[history.reason]} after {number_of(len(history.steps), 'iteration')}{best}"
 
 
 def _print(figures: Scores, data: Data, out: str) -> None:
@@ -380,7 +376,7 @@ def _print(figures: Scores, data: Data, out: str) -> None:
     console.print(f"The model is in {escape(out)}. To use it:")
     example = data.paths.get("test") or data.paths.get("dev") or "FILE"
     for command in (["tag", out, "text.txt"], ["eval", out, example], ["inspect", out]):
-        console.print(f"  trellis {escape(quoted(command))}")
+        console.print(f"  trellis {escape(shlex.join(command))}")
 
 
 @dataclass(frozen=True)
@@ -417,12 +413,11 @@ class StreamedInEpochs:
 
     def check(self, setting: Setting, how: OnBadTags) -> None:
         """Refuse sentences that a training in memory would convert first."""
-        before = self.sample
-        after, _ = in_scheme(before, setting, how, setting.found)
-        if [(s.tokens, s.tags) for s in before] != [(s.tokens, s.tags) for s in after]:
+        converted, _ = in_scheme(self.sample, setting, how, setting.detection)
+        if [(s.tokens, s.tags) for s in self.sample] != [(s.tokens, s.tags) for s in converted]:
             raise DataError(
-                f"{before[0].where}: --stream learns from sentences as they are, and these are not {setting.task} with "
-                f"{setting.scheme.value} tags: write shards that are with trellis convert, or leave out --stream"
+                f"{self.sample[0].where}: --stream learns from sentences as they are, and these are not {setting.task} "
+                f"with {setting.scheme.value} tags: write shards that are with trellis convert, or leave out --stream"
             )
 
     def described(self) -> dict[str, Any]:
@@ -446,14 +441,14 @@ class StreamedOnce:
         """What was left out or changed, by file, as far as they were read."""
         self._shards = None if path == _STDIN else Shards(path, read=self._open)
         if self._shards is None:
-            opened = reader.open(Source(path, encoding=reader.encoding))
+            opened = reader.open(path)
             self.report, self._rest = opened.report, iter(opened)
         else:
             self.report = _report(reader, self._shards)
             self._rest = chain.from_iterable(map(reader.sentences, self._shards.paths))
         self.sample = list(islice(self._rest, _SAMPLE))
         self._how: tuple[Setting, OnBadTags] | None = None
-        self._counts: dict[str, tuple[int, int]] = {}
+        self._counts: dict[str, Counter[str]] = {}
         self._words: set[str] = set()
 
     def check(self, setting: Setting, how: OnBadTags) -> None:
@@ -477,12 +472,11 @@ class StreamedOnce:
     def _prepared(self, path: str, sentences: Iterable[Sentence], report: ReadReport) -> Iterator[Sentence]:
         assert self._how is not None
         setting, how = self._how
-        rest, self._counts[path], self.notes[path] = iter(sentences), (0, 0), []
+        rest, self._counts[path], self.notes[path] = iter(sentences), Counter(), []
         while block := list(islice(rest, _AT_ONCE)):
-            prepared, notes = in_scheme(block, setting, how, setting.found)
+            prepared, notes = in_scheme(block, setting, how, setting.detection)
             self._add(path, notes)
-            count, tokens = self._counts[path]
-            self._counts[path] = count + len(prepared), tokens + sum(map(len, prepared))
+            self._counts[path].update(sentences=len(prepared), tokens=sum(map(len, prepared)))
             self._words |= vocabulary(prepared, setting)
             yield from prepared
         self._add(path, report.notes())
@@ -504,8 +498,8 @@ class StreamedOnce:
 
     def described(self) -> dict[str, Any]:
         """Format, sentences and tokens that were read so far, for the record."""
-        sentences, tokens = (sum(count[i] for count in self._counts.values()) for i in (0, 1))
-        return {"format": self.report.format, "sentences": sentences, "tokens": tokens}
+        total = sum(self._counts.values(), Counter())
+        return {"format": self.report.format, "sentences": total["sentences"], "tokens": total["tokens"]}
 
     def vocabulary(self, setting: Setting) -> set[str]:
         """The words that were read."""
@@ -536,5 +530,4 @@ def _report(reader: Reader, shards: Shards) -> ReadReport:
 def _format(reader: Reader, path: str) -> str:
     if reader.format is None and is_table(path):
         return TABLES[split_suffixes(path)[0]].lower()
-    found: Iterable[Sentence] = reader.sentences(path)
-    return str(getattr(found, "format", reader.format))
+    return str(getattr(reader.sentences(path), "format", reader.format))
