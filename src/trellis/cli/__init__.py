@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -29,6 +29,7 @@ from trellis.errors import ConfigError, TrellisError
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 _LONGEST_PROBLEM = 4000
+HELP = {"help_option_names": ["--help", "-h"]}
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 # By name: the module with a function of the same name, and the line that `trellis --help` shows.
@@ -71,8 +72,8 @@ def _processed(parameter: Any, wanted: Any, convert: Callable[[Any, Any], Any], 
     texts = several and wanted == list[str] and value and all(type(one) is str for one in value)
     if not (texts or type(value) is wanted or (value is None and not parameter.required)):
         return convert(context, value)
-    kept = list(value) if texts else () if several and value is None else value
-    return kept if parameter.callback is None else parameter.callback(context, parameter, kept)
+    value = list(value) if texts else () if several and value is None else value
+    return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
 class QuickCommand(QuickParameters, TyperCommand):
@@ -103,9 +104,9 @@ class LazyGroup(QuickParameters, TyperGroup):
         finally:
             gc.freeze()
             gc.enable()
-        one = typer.Typer(rich_markup_mode="rich", add_completion=False)
-        one.command(cmd_name, cls=QuickCommand)(_runnable(function))
-        return typer.main.get_command(one)
+        command = typer.Typer(rich_markup_mode="rich", add_completion=False, context_settings=HELP)
+        command.command(cmd_name, cls=QuickCommand)(_runnable(function))
+        return typer.main.get_command(command)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands, without importing them."""
@@ -121,22 +122,21 @@ def _runnable(command: Callable[..., None]) -> Callable[..., None]:
     hints = typing.get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
     parameters: list[Parameter] = []
-    for own in signature(command).parameters.values():
-        if own.name not in groups:
-            parameters.append(own.replace(annotation=hints[own.name], kind=own.KEYWORD_ONLY))
+    for parameter in signature(command).parameters.values():
+        if parameter.name not in groups:
+            parameters.append(parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY))
             continue
-        types = typing.get_type_hints(groups[own.name], include_extras=True)
-        for field in dataclasses.fields(groups[own.name]):
-            default = own.empty if field.default is dataclasses.MISSING else field.default
-            parameters.append(Parameter(field.name, own.KEYWORD_ONLY, default=default, annotation=types[field.name]))
+        types = typing.get_type_hints(groups[parameter.name], include_extras=True)
+        for field in dataclasses.fields(groups[parameter.name]):
+            default = Parameter.empty if field.default is dataclasses.MISSING else field.default
+            options = {"default": default, "annotation": types[field.name]}
+            parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, **options))
 
-    def run(**given: Any) -> None:
-        made = {
-            name: kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
-            for name, kind in groups.items()
-        }
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in dataclasses.fields(group)})
         try:
-            command(**given, **made)
+            command(**values)
             sys.stdout.flush()
         except BrokenPipeError:
             # What is still buffered goes nowhere, without a complaint at exit.
@@ -157,6 +157,7 @@ app = typer.Typer(
     help="Exact, fast sequence labelling.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings=HELP,
     rich_markup_mode=None,  # the list of commands is plain text: importing rich's help takes as long as all the rest
 )
 
@@ -178,11 +179,11 @@ def _options(
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; always ends in `SystemExit`."""
     wait_asleep()
-    given = sys.argv[1:] if arguments is None else arguments
+    words = sys.argv[1:] if arguments is None else arguments
     # --debug may stand anywhere before --.
-    end = given.index("--") if "--" in given else len(given)
-    debug = "--debug" in given[:end]
-    given = [*(argument for argument in given[:end] if argument != "--debug"), *given[end:]]
+    end = words.index("--") if "--" in words else len(words)
+    debug = "--debug" in words[:end]
+    words = [*(word for word in words[:end] if word != "--debug"), *words[end:]]
     if sys.stdout is None or sys.stderr is None:  # closed by the shell: >&-
         _fail("standard output and standard error must be open", debug)
     for stream in (sys.stdout, sys.stderr):
@@ -191,18 +192,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            app(given, prog_name="trellis", obj=given)
+            app(words, prog_name="trellis", obj=words)
     except (TrellisError, OSError) as error:
         problem = str(error)
         if isinstance(error, OSError) and error.strerror is not None:
             problem = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
         # Settings come from the command line, or from a file it names: that is usage.
         _fail(problem, debug, code=2 if isinstance(error, ConfigError) else 1)
-    except MemoryError:
-        _fail("out of memory", debug)
     except Exception as error:
-        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # torch's way to say it
-            _fail("out of memory", debug)
+        if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
+            _fail("out of memory", debug)  # the second is torch's way to say it
         problem = f"{type(error).__name__}: {error}"
         _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
     sys.exit(0)
@@ -219,17 +218,11 @@ def wait_asleep() -> None:
         os.environ["KMP_BLOCKTIME"] = "0"  # milliseconds; Intel's and LLVM's
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """A warning of Trellis in one line, without the place in the code that says so."""
-    own = category.__module__.partition(".")[0] == "trellis"
-    typer.echo(f"trellis: {message}" if own else warnings.formatwarning(message, category, filename, lineno), err=True)
+def _show_warning(message: Any, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
+    """Show a warning of Trellis in one line, without the place in the code that it comes from."""
+    is_ours = category.__module__.partition(".")[0] == "trellis"
+    text = f"trellis: {message}" if is_ours else warnings.formatwarning(message, category, filename, lineno)
+    typer.echo(text, err=True)
 
 
 def _fail(problem: str, debug: bool, *, code: int = 1) -> NoReturn:

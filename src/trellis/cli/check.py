@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from trellis import corpus
 from trellis.cli.io import output
@@ -57,10 +57,9 @@ def _print(report: CheckReport) -> None:
     names = [os.path.basename(file.path) for file in report.files]
     if len(set(names)) < len(names):  # folders tell them apart
         names = [file.path for file in report.files]
-    table = Table(title="Files")
-    table.add_column("file", overflow="fold")
-    for heading in ("sentences", "tokens", "mean", "longest", "words", "unknown"):
-        table.add_column(heading, justify="right")
+    headings = "sentences", "tokens", "mean", "longest", "words", "unknown"
+    columns = (Column(heading, justify="right") for heading in headings)
+    table = Table(Column("file", overflow="fold"), *columns, title="Files")
     for file, name in zip(report.files, names, strict=True):
         counts = [f"{count:,}" for count in (file.sentences, file.tokens)]
         mean = f"{file.tokens / max(file.sentences, 1):.1f}"
@@ -73,8 +72,7 @@ def _print(report: CheckReport) -> None:
     for file in report.files:
         console.print(f"{escape(file.path)} was read as {file.format}, since {file.reason}")
         for note in file.notes:
-            place = "" if note.startswith(" ") else f"{file.path}: "
-            console.print(escape(f"{place}{note}"), soft_wrap=True)
+            console.print(escape(note if note.startswith(" ") else f"{file.path}: {note}"), soft_wrap=True)
     if report.scheme is not None:
         legal = f"; every step is legal in {', '.join(report.fitting)}" if report.fitting else ""
         console.print(f"Tags were checked against {report.scheme}{legal}")
@@ -82,8 +80,8 @@ def _print(report: CheckReport) -> None:
         findings, colour = list(group), "red" if severity == "error" else "yellow"
         console.print(f"[{colour}]{severity}: {kind}[/{colour}] ({sum(finding.count for finding in findings):,})")
         for finding in findings[:_SHOWN]:
-            place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
-            console.print(f"  {escape(place)}: {escape(finding.message)}", soft_wrap=True)
+            where = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
+            console.print(f"  {escape(where)}: {escape(finding.message)}", soft_wrap=True)
         if len(findings) > _SHOWN:
             console.print(f"  and {len(findings) - _SHOWN:,} more; --json lists all")
     colour = "red" if report.errors else "green"
@@ -95,11 +93,9 @@ def _label_table(report: CheckReport, names: list[str]) -> Table:
     by_span = any(file.spans for file in report.files)
     counts = [file.spans if by_span else file.tags for file in report.files]
     totals = [max(sum(count.values()), 1) for count in counts]
-    table = Table(title="Spans by type" if by_span else "Tags")
-    table.add_column("type" if by_span else "tag")
-    for name in names:
-        table.add_column(escape(name), justify="right", overflow="fold")
+    columns = (Column(escape(name), justify="right", overflow="fold") for name in names)
+    table = Table("type" if by_span else "tag", *columns, title="Spans by type" if by_span else "Tags")
     for label in dict.fromkeys(label for count in counts for label in count):
-        found = [(count.get(label, 0), total) for count, total in zip(counts, totals, strict=True)]
-        table.add_row(escape(label) or "(no type)", *(f"{n:,} ({n / total:.1%})" for n, total in found))
+        shares = [(count.get(label, 0), total) for count, total in zip(counts, totals, strict=True)]
+        table.add_row(escape(label) or "(no type)", *(f"{n:,} ({n / total:.1%})" for n, total in shares))
     return table

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from trellis.cli.io import output
@@ -146,43 +146,36 @@ class Board:
 
     def __rich__(self) -> Table:
         """The table in its present state."""
-        table = Table()
-        table.add_column("model", no_wrap=True)
-        for heading in ("F1", "illegal", "training", "tokens/s"):
-            table.add_column(heading, justify="right", no_wrap=True)
+        headings = "F1", "illegal", "training", "tokens/s"
+        columns = (Column(heading, justify="right", no_wrap=True) for heading in headings)
+        table = Table(Column("model", no_wrap=True), *columns)
         best = max((row.f1 for rows in self._rows.values() if not isinstance(rows, str) for row in rows), default=0.0)
         for name, rows in self._rows.items():
             if isinstance(rows, str):
                 table.add_row(name, "", "", rows, "", style="dim" if rows == "waiting" else "yellow")
             else:
                 for row in rows:
-                    table.add_row(*_cells(row, best))
+                    seconds = "" if row.seconds is None else f"{row.seconds:.1f} s"
+                    speed = "" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"
+                    f1 = Text(f"{100 * row.f1:.2f}", style="bold green" if row.f1 == best else "")
+                    illegal = Text(f"{row.illegal:,}", style="bold red" if row.illegal else "")
+                    table.add_row(Text(row.name), f1, illegal, seconds, speed)
         return table
 
 
 def _described(step: Step) -> str:
     """Where training is, in a few words; within an epoch the last score on the dev sentences stays."""
-    place = f"iteration {step.iteration}" if step.batches is None else f"epoch {step.iteration} of {step.iterations}"
+    done = f"iteration {step.iteration}" if step.batches is None else f"epoch {step.iteration} of {step.iterations}"
     dev = step.best if step.dev is None else step.dev
     score = "" if dev is None else f", dev {100 * dev:.1f}"
-    return f"{place}{score}, {step.seconds:.0f} s"
-
-
-def _cells(row: Result, best: float) -> list[Text]:
-    return [
-        Text(row.name),
-        Text(f"{100 * row.f1:.2f}", style="bold green" if row.f1 == best else ""),
-        Text(f"{row.illegal:,}", style="bold red" if row.illegal else ""),
-        Text("" if row.seconds is None else f"{row.seconds:.1f} s"),
-        Text("" if row.tokens_per_second is None else f"{row.tokens_per_second:,.0f}"),
-    ]
+    return f"{done}{score}, {step.seconds:.0f} s"
 
 
 def tagged(tagger: Tagger[Any], sentences: Sequence[Sentence], task: DemoTask) -> list[Text]:
     """The sentences with their spans marked: by colour if there is colour, always by brackets or slashes."""
     show = _segmented if task.name == "seg" else _entities
     pairs = zip(sentences, tagger.span_probabilities(sentences), strict=True)
-    return [show(sentence, [(own.span, own.probability) for own in spans]) for sentence, spans in pairs]
+    return [show(sentence, [(one.span, one.probability) for one in spans]) for sentence, spans in pairs]
 
 
 def _entities(sentence: Sentence, spans: list[tuple[Span, float]]) -> Text:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-import trellis
 from trellis.cli.io import Reader, remembered_options, some, tell_notes, tell_reading, tell_unseen
 from trellis.cli.options import Annotations, Columns, Figures, FormatOption, ModelArgument, QuietOption, TaskOption
 from trellis.cli.score import judge, show
 from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
 from trellis.corpus import OnBadTags
 from trellis.errors import DataError, shown
-from trellis.models import Tagger, folder
+from trellis.models import Tagger, folder, load
 from trellis.tags import Scheme, detect
 from trellis.text import Sentence, splitter
 
@@ -40,31 +38,26 @@ def evaluate(
       trellis eval model test.conll --errors --interval
       trellis eval seg-model test.seg --train train.seg --json
     """  # noqa: D301 - \b tells click to keep the lines
-    tagger = trellis.load(model)
+    tagger = load(model)
     setting = model_setting(tagger, model, task)
     remembered = remembered_options(model)
     tokenizer, scheme = splitter(tagger.tokenizer_), setting.scheme.value
     reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, remembered, annotations.spans)
-    how = annotations.bad_tags
+    how, known = annotations.bad_tags, tagger.labels_
     truth = _tagged(reader, file, setting, how, quiet)
-    _check_labels(file, truth, tagger.labels_)
+    labels = Counter(tag for sentence in truth for tag in sentence.tags or ())
+    if labels and not labels.keys() & set(known):  # the file is about something else
+        raise DataError(
+            f"{file} has the labels {some(labels)}, and the model gives {', '.join(known[:5])}"
+            f"{', ...' if len(known) > 5 else ''}: they have none in common, so nothing could be right. Is it another "
+            "file, model, or column (--tags)?"
+        )
     if not quiet:
-        tell_unseen(file, truth, tagger.labels_)
+        tell_unseen(file, truth, known)
     seen = None
     if figures.train is not None:
         seen = vocabulary(_tagged(reader, figures.train, setting, how, quiet), setting)
     show(judge(truth, tagger.tag(truth), setting, figures, seen), setting, figures)
-
-
-def _check_labels(path: str, truth: list[Sentence], labels: Sequence[str]) -> None:
-    """Refuse a file of which the model gives no label: it is about something else."""
-    found = Counter(tag for sentence in truth for tag in sentence.tags or ())
-    if found and not found.keys() & set(labels):
-        raise DataError(
-            f"{path} has the labels {some(found)}, and the model gives {', '.join(labels[:5])}"
-            f"{', ...' if len(labels) > 5 else ''}: they have none in common, so nothing could be right. Is it another "
-            "file, model, or column (--tags)?"
-        )
 
 
 def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> Setting:
@@ -87,19 +80,16 @@ def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: 
     if not data.sentences:
         raise DataError(f"{path}: there is no sentence to score")
     mended, notes = in_scheme(data.sentences, setting, how)
+    tags = [sentence.tags for sentence in data.sentences if sentence.tags]
+    if setting.task is Task.SEG and not is_spelled(data.sentences) and detect(tags).scheme is not Scheme.PLAIN:
+        ignored = some(Counter(tag for sequence in tags for tag in sequence))
+        notes = [
+            *notes,
+            f"the model divides text into words: the tokens count as the right words, and the labels {ignored} for "
+            "nothing",
+        ]
     if not quiet:
-        tell_notes(path, [*notes, *_left_out(data.sentences, setting)])
+        tell_notes(path, notes)
     if not mended:
         raise DataError(f"{path}: there is no sentence left to score")
     return mended
-
-
-def _left_out(sentences: list[Sentence], setting: Setting) -> list[str]:
-    """A note about labels of spans, such as names, which a segmenter ignores."""
-    tags = [sentence.tags for sentence in sentences if sentence.tags]
-    if setting.task is not Task.SEG or is_spelled(sentences) or detect(tags).scheme is Scheme.PLAIN:
-        return []
-    labels = some(Counter(tag for sequence in tags for tag in sequence))
-    return [
-        f"the model divides text into words: the tokens count as the right words, and the labels {labels} for nothing"
-    ]

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
-import trellis
 from trellis.cli.io import output
 from trellis.cli.options import ModelArgument
-from trellis.errors import number_of
+from trellis.errors import ConfigError, DataError, number_of
+from trellis.models import load
 from trellis.models.answers import LatticeView
 from trellis.models.explain import Explanation
 from trellis.text import splitter
@@ -39,17 +39,15 @@ def explain(
       trellis explain model "Ada Lovelace lived in London." --token 4 --top 20
       trellis explain model "Ada met Charles" --json
     """  # noqa: D301 - \b tells click to keep the lines
-    tagger = trellis.load(model)
+    tagger = load(model)
     sentence = splitter("whitespace" if tokens else tagger.tokenizer_).sentence(text)
     if not len(sentence):
-        raise trellis.errors.DataError("there is nothing to explain: the text has no token")
+        raise DataError("there is nothing to explain: the text has no token")
     if token is not None and token >= len(sentence):
-        raise trellis.errors.ConfigError(
-            f"--token {token}: the text has {number_of(len(sentence), 'token')}, 0 to {len(sentence) - 1}"
-        )
+        count = number_of(len(sentence), "token")
+        raise ConfigError(f"--token {token}: the text has {count}, 0 to {len(sentence) - 1}")
     view = tagger.trellis(sentence, k=kbest)
-    places = range(len(sentence)) if token is None else [token]
-    reasons = [tagger.explain(sentence, place) for place in places]
+    reasons = [tagger.explain(sentence, one) for one in (range(len(sentence)) if token is None else [token])]
     if as_json:
         why = [_as_dict(reason, sentence.tokens[reason.position], top) for reason in reasons]
         typer.echo(json.dumps({**view.to_dict(), "why": why}, ensure_ascii=False, indent=2))
@@ -76,9 +74,9 @@ def _print(view: LatticeView, reasons: list[Explanation], top: int, alone: bool)
         console.print(type(grid)(grid.title, grid.columns, (*grid.rows[:-1][:top], grid.rows[-1])).to_rich())
         return
     console.print(view.draw(console.width))
-    table = Table(title="Why", title_justify="left", pad_edge=False)
-    for name in ("token", "label", "runner-up", "what spoke for it (+) and against it (-)"):
-        table.add_column(name, overflow="fold")
+    names = "token", "label", "runner-up", "what spoke for it (+) and against it (-)"
+    columns = (Column(name, overflow="fold") for name in names)
+    table = Table(*columns, title="Why", title_justify="left", pad_edge=False)
     for reason in reasons:
         cells = [view.tokens[reason.position], f"{reason.label} {reason.probability:.2f}"]
         cells.append(f"{reason.runner_up} {reason.runner_up_probability:.2f}")

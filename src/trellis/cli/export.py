@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-import trellis
 from trellis import export as exporting
 from trellis.errors import ConfigError
+from trellis.models import load
 
 
 def export(
@@ -45,7 +45,7 @@ def export(
     if outputs is not None and onnx is None:
         raise ConfigError("--outputs is only for --onnx: the page shows all of them")
     wanted = {} if outputs is None else {"outputs": [name.strip() for name in outputs.split(",")]}
-    tagger = trellis.load(model)
+    tagger = load(model)
     if onnx is not None:
         typer.echo(f"{onnx} and {exporting.to_onnx(tagger, onnx, **wanted)}", err=True)
     if web is not None:

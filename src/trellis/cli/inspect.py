@@ -10,25 +10,23 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-import trellis
-from trellis import files
+from trellis import config, files
 from trellis.cli.io import output
 from trellis.cli.options import ModelArgument
 from trellis.errors import ConfigError, ModelError, number_of
 from trellis.metrics.prf import percent
-from trellis.models import CRF, HMM, Tagger, folder
+from trellis.models import CRF, HMM, Tagger, folder, load
 from trellis.models.crf.model import WeightedFeature
 from trellis.training import History
 
-Colour = tuple[int, int, int]
 _WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_MOST = 60  # steps drawn of a history
+Features = dict[str, list[tuple[str, float]]]
+"""Names and weights of features by label."""
 
 
 def inspect(
@@ -46,27 +44,26 @@ def inspect(
       trellis inspect model --top 20 --label B-PER
       trellis inspect model --plot transitions.svg
     """  # noqa: D301 - \b tells click to keep the lines
-    tagger = trellis.load(model)
-    heat_map = transitions(tagger)
-    record, history = folder.read_record(model), folder.read_history(model)
-    features = _features(tagger, top, label)
+    tagger = load(model)
+    heat_map, features = transitions(tagger), {}
+    if isinstance(tagger, CRF) and top > 0:
+        labels = tagger.labels_ if label is None else [label]
+        features = {
+            one: [(_name(feature, one), feature.weight) for feature in tagger.top_features(one, top).features]
+            for one in labels
+        }
+    record = folder.read_record(model)
     if as_json:
         typer.echo(json.dumps(_as_dict(tagger, heat_map, features, record), ensure_ascii=False, indent=2))
     else:
-        _print(tagger, heat_map, features, record, history)
+        _print(tagger, heat_map, features, record, folder.read_history(model))
     if plot is not None:
         if heat_map is None:
             raise ModelError("--plot: the states of this model have no names, so there is no table")
-        save(heat_map, plot)
+        if Path(plot).suffix.lower() != ".svg":
+            raise ConfigError(f"--plot {plot}: expected a name that ends in .svg")
+        files.write_text(plot, svg(heat_map))
         typer.echo(f"transitions drawn to {plot}", err=True)
-
-
-def _features(tagger: Tagger[Any], top: int, label: str | None) -> dict[str, list[tuple[str, float]]]:
-    """The features with the largest weights of each label, if the family has features."""
-    if not isinstance(tagger, CRF) or top == 0:
-        return {}
-    labels = tagger.labels_ if label is None else [label]
-    return {name: [(_name(f, name), f.weight) for f in tagger.top_features(name, top).features] for name in labels}
 
 
 def _name(feature: WeightedFeature, label: str) -> str:
@@ -76,15 +73,12 @@ def _name(feature: WeightedFeature, label: str) -> str:
 
 
 def _as_dict(
-    tagger: Tagger[Any],
-    heat_map: HeatMap | None,
-    features: dict[str, list[tuple[str, float]]],
-    record: dict[str, Any],
+    tagger: Tagger[Any], heat_map: HeatMap | None, features: Features, record: dict[str, Any]
 ) -> dict[str, Any]:
     rows = None if heat_map is None else [[v if v > float("-inf") else None for v in row] for row in heat_map.values]
     return {
         "kind": tagger.kind,
-        "settings": trellis.config.to_dict(tagger.settings_),
+        "settings": config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
         "states": list(state_names(tagger)),
         "scheme": tagger.tagset_.scheme.value,
@@ -97,11 +91,7 @@ def _as_dict(
 
 
 def _print(
-    tagger: Tagger[Any],
-    heat_map: HeatMap | None,
-    features: dict[str, list[tuple[str, float]]],
-    record: dict[str, Any],
-    history: History | None,
+    tagger: Tagger[Any], heat_map: HeatMap | None, features: Features, record: dict[str, Any], history: History | None
 ) -> None:
     console = output(highlight=False)
     console.print(f"[bold]{escape(repr(tagger))}[/bold]")
@@ -114,51 +104,37 @@ def _print(
         console.print(heat_map.title)
         console.print(heat_map.to_rich(console.width))
     if features:
-        console.print(_feature_table(features))
+        title = "Features with the largest weights"
+        table = Table("label", Column("features", overflow="fold"), title=title, title_justify="left")
+        for label, weights in features.items():
+            table.add_row(escape(label), escape("  ".join(f"{name} {weight:+.2f}" for name, weight in weights)))
+        console.print(table)
     if record:
         console.print(_record_table(record))
     if history is not None and len(history.steps) > 1:
-        _print_history(console, history)
-
-
-def _feature_table(features: dict[str, list[tuple[str, float]]]) -> Table:
-    table = Table(title="Features with the largest weights", title_justify="left")
-    table.add_column("label")
-    table.add_column("features", overflow="fold")
-    for label, found in features.items():
-        table.add_row(escape(label), escape("  ".join(f"{name} {weight:+.2f}" for name, weight in found)))
-    return table
+        dev = [step.dev for step in history.steps if step.dev is not None]
+        for name, best, values in (("loss", min, [step.loss for step in history.steps]), ("dev", max, dev)):
+            if values:
+                summary = f"{values[0]:,.4g} to {values[-1]:,.4g}, best {best(values):,.4g}"
+                console.print(f"{name:5}{_sparkline(values)} {summary}", soft_wrap=True)
 
 
 def _record_table(record: dict[str, Any]) -> Table:
-    table = Table(title="Training", title_justify="left", show_header=False)
-    table.add_column("")
-    table.add_column("", overflow="fold")
+    table = Table("", Column("", overflow="fold"), title="Training", title_justify="left", show_header=False)
     for name in ("model", "task", "command", "started", "seconds", "iterations", "reason"):
         if record.get(name) is not None:
             table.add_row(name, escape(str(record[name])))
     for role, about in record.get("data", {}).items():
         counts = number_of(about["sentences"], "sentence"), number_of(about["tokens"], "token")
-        said = ", ".join([about["path"], about["format"], *counts])
-        table.add_row(role, escape(said))
-    for role, found in record.get("figures", {}).items():
-        table.add_row(f"{role} figures", ", ".join(f"{name} {percent(value)}" for name, value in found.items()))
+        table.add_row(role, escape(", ".join([about["path"], about["format"], *counts])))
+    for role, figures in record.get("figures", {}).items():
+        table.add_row(f"{role} figures", ", ".join(f"{name} {percent(value)}" for name, value in figures.items()))
     return table
 
 
-def _print_history(console: Console, history: History) -> None:
-    """Loss, and the held-out score if there is one, as lines of blocks from first to last step."""
-    steps = history.steps
-    rows = {"loss": [step.loss for step in steps], "dev": [step.dev for step in steps if step.dev is not None]}
-    for name, values in rows.items():
-        if values:
-            said = f"{values[0]:,.4g} to {values[-1]:,.4g}, best {max(values) if name == 'dev' else min(values):,.4g}"
-            console.print(f"{name:5}{_sparkline(values)} {said}", soft_wrap=True)
-
-
 def _sparkline(values: list[float]) -> str:
-    step = max(1, -(-len(values) // _MOST))
-    drawn = values[::step]
+    """Up to 60 values from first to last as blocks."""
+    drawn = values[:: max(1, -(-len(values) // 60))]
     low, high = min(drawn), max(drawn)
     return "".join(_BLOCKS[round(7 * (v - low) / (high - low))] if high > low else _BLOCKS[0] for v in drawn)
 
@@ -176,7 +152,7 @@ class HeatMap:
         """The largest size of a number, which gets the full colour."""
         return max((abs(v) for row in self.values for v in row if math.isfinite(v)), default=0.0) or 1.0
 
-    def colour(self, value: float) -> Colour:
+    def colour(self, value: float) -> tuple[int, int, int]:
         """Red for and blue against, the stronger the more; grey is forbidden."""
         if not math.isfinite(value):
             return _GREY
@@ -188,10 +164,8 @@ class HeatMap:
         """Coloured cells, with numbers if there is room for them; columns are in the order of rows."""
         longest = max(map(len, self.labels))
         numbered = longest + 1 + sum(max(len(label) + 2, 7) for label in self.labels) <= width
-        table = Table(show_header=numbered, box=None, padding=0)
-        table.add_column("", no_wrap=True)
-        for label in self.labels:
-            table.add_column(Text(f" {label} "), justify="center", no_wrap=True)
+        columns = (Column(Text(f" {label} "), justify="center", no_wrap=True) for label in self.labels)
+        table = Table(Column("", no_wrap=True), *columns, show_header=numbered, box=None, padding=0)
         for label, row in zip(self.labels, self.values, strict=True):
             table.add_row(Text(f"{label} "), *(self._cell(value, numbered) for value in row))
         return table
@@ -229,13 +203,6 @@ def state_names(tagger: Tagger[Any]) -> tuple[str, ...]:
     return tagger.states_.names if hasattr(tagger, "states_") else tagger.labels_
 
 
-def save(heat_map: HeatMap, path: str) -> None:
-    """Write the picture as SVG."""
-    if Path(path).suffix.lower() != ".svg":
-        raise ConfigError(f"--plot {path}: expected a name that ends in .svg")
-    files.write_text(path, svg(heat_map))
-
-
 def svg(heat_map: HeatMap) -> str:
     """The heat map as an SVG picture."""
     size, count = 28, len(heat_map.labels)
@@ -247,16 +214,16 @@ def svg(heat_map: HeatMap) -> str:
         f'<text x="10" y="{side + 10}">{escape_html(heat_map.title)}</text>'
     ]
     for i, label in enumerate(heat_map.labels):
-        place = margin + size * i + size // 2
+        baseline = margin + size * i + size // 2 + 4
         name = escape_html(label)
-        parts.append(f'<text x="{margin - 6}" y="{place + 4}" text-anchor="end">{name}</text>')
-        parts.append(f'<text transform="translate({place + 4} {margin - 6}) rotate(-90)">{name}</text>')
+        parts.append(f'<text x="{margin - 6}" y="{baseline}" text-anchor="end">{name}</text>')
+        parts.append(f'<text transform="translate({baseline} {margin - 6}) rotate(-90)">{name}</text>')
     for i, row in enumerate(heat_map.values):
         for j, value in enumerate(row):
             r, g, b = heat_map.colour(value)
-            said = f"{heat_map.labels[i]} to {heat_map.labels[j]}: {value:.3f}"
+            title = escape_html(f"{heat_map.labels[i]} to {heat_map.labels[j]}: {value:.3f}")
             parts.append(
                 f'<rect x="{margin + size * j}" y="{margin + size * i}" width="{size - 1}" height="{size - 1}" '
-                f'fill="rgb({r},{g},{b})"><title>{escape_html(said)}</title></rect>'
+                f'fill="rgb({r},{g},{b})"><title>{title}</title></rect>'
             )
     return "\n".join([*parts, "</svg>\n"])

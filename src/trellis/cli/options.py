@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -94,11 +96,10 @@ class Columns:
     @property
     def given(self) -> dict[str, Any]:
         """The options of a reader that were given; a column that is a number is an index."""
-        options: dict[str, Any] = {
-            key: int(name) if name.removeprefix("-").isdecimal() else name
-            for key, name in {"tokens": self.tokens, "tags": self.tags}.items()
-            if name is not None
-        }
+        options: dict[str, Any] = {}
+        for key, name in (("tokens", self.tokens), ("tags", self.tags)):
+            if name is not None:
+                options[key] = int(name) if name.removeprefix("-").isdecimal() else name
         if self.columns is not None:
             options["columns"] = names_in(self.columns)
         return options
@@ -176,25 +177,22 @@ class Settings:
         settings = config.changed(family.defaults(), values)
         if self.config is not None:
             settings = config.layered(settings, self.config)
-        self._check_owner(settings)
+        known = _by_last_part(settings)
+        sections = {key.partition(".")[0] for key in known.values()}
+        for key in (assignment.partition("=")[0].strip() for assignment in self.set or ()):
+            name = key.rpartition(".")[2]
+            if name in known or key.partition(".")[0] in sections:
+                continue
+            # No similar name of this family is meant if other families have just this setting.
+            others = {other: _by_last_part(family.defaults()) for other, family in FAMILIES.items()}
+            if owners := ", ".join(f"{other} ({keys[name]})" for other, keys in others.items() if name in keys):
+                raise ConfigError(f"the model {self.model} has no setting {key!r}; models that have it: {owners}")
         return config.override(settings, self.set or [])
 
-    def _check_owner(self, settings: Any) -> None:
-        """Refuse a setting that only other families have, with their names: no similar one of this family is meant."""
 
-        def by_last_part(settings: Any) -> dict[str, str]:
-            return {key.rpartition(".")[2]: key for key in config.keys(settings)}
-
-        here = by_last_part(settings)
-        sections = {key.partition(".")[0] for key in here.values()}
-        for key in (one.partition("=")[0].strip() for one in self.set or []):
-            name = key.rpartition(".")[2]
-            if name in here or key.partition(".")[0] in sections:
-                continue
-            others = {other: by_last_part(family.defaults()) for other, family in FAMILIES.items()}
-            owners = ", ".join(f"{other} ({keys[name]})" for other, keys in others.items() if name in keys)
-            if owners:
-                raise ConfigError(f"the model {self.model} has no setting {key!r}; models that have it: {owners}")
+def _by_last_part(settings: Any) -> dict[str, str]:
+    """Keys of settings, such as training.epochs, by their last part."""
+    return {key.rpartition(".")[2]: key for key in config.keys(settings)}
 
 
 @dataclass(frozen=True)
@@ -236,11 +234,8 @@ class Lexicons:
         The strength, or the `usual` one, is that of entries without their own; if it was given, it is also that of all
         entries of saved lexicons.
         """
-        joined: Lexicon | None = None
-        for path in self.lexicon or ():
-            read = self._read(path, usual, quiet)
-            joined = read if joined is None else joined | read
-        return joined
+        lexicons = (self._read(path, usual, quiet) for path in self.lexicon or ())
+        return functools.reduce(operator.or_, lexicons) if self.lexicon else None
 
     def _read(self, path: str, usual: str, quiet: bool) -> Lexicon:
         strength = lexicon.parse_strength(self.strength or usual)

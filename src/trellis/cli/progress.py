@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from trellis.distributed import FolderProgress
     from trellis.training import LiveLine, Step
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EVERY = 10.0  # seconds between lines where nobody watches
 
 Tell = Callable[[int, int], None]
@@ -48,14 +48,13 @@ def _live_line(text: str) -> Iterator[Callable[[str], None]]:
 @contextmanager
 def counted() -> Iterator[Tell]:
     """A line with sentences, tokens and tokens per second."""
-    begin, all_sentences, all_tokens = time.monotonic(), 0, 0
+    begin, done = time.monotonic(), Counter[str]()
     with _live_line("0 sentences") as show:
 
         def tell(sentences: int, tokens: int) -> None:
-            nonlocal all_sentences, all_tokens
-            all_sentences, all_tokens = all_sentences + sentences, all_tokens + tokens
-            rate = all_tokens / max(time.monotonic() - begin, 1e-9)
-            show(f"{number_of(all_sentences, 'sentence')}, {number_of(all_tokens, 'token')}, {rate:,.0f} tokens/s")
+            done.update(sentence=sentences, token=tokens)
+            rate = done["token"] / max(time.monotonic() - begin, 1e-9)
+            show(", ".join([*(number_of(done[noun], noun) for noun in done), f"{rate:,.0f} tokens/s"]))
 
         yield tell
 
@@ -68,17 +67,15 @@ def folder_progress(quiet: bool) -> Iterator[Callable[[FolderProgress], None]]:
     def print_rarely(progress: FolderProgress) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= _EVERY:
+        if not quiet and now - last >= _EVERY:
             last = now
             typer.echo(described(progress, now - begin), err=True)
 
-    if quiet:
-        yield lambda progress: None
-    elif sys.stderr.isatty():
-        with _live_line("starting") as show:
-            yield lambda progress: show(described(progress, time.monotonic() - begin))
-    else:
+    if quiet or not sys.stderr.isatty():
         yield print_rarely
+        return
+    with _live_line("starting") as show:
+        yield lambda progress: show(described(progress, time.monotonic() - begin))
 
 
 def described(progress: FolderProgress, seconds: float) -> str:
@@ -147,13 +144,13 @@ def stoppable() -> Iterator[Stop]:
     """Handle signals within the block; one that gets through it ends the command."""
     stop = Stop()
     # Python delivers signals to the main thread only.
-    ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, stop.hear) for number in ours}
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.signal(number, stop.hear) for number in signals}
     try:
         yield stop
     except KeyboardInterrupt:
         typer.echo("trellis: interrupted", err=True)
         raise typer.Exit(stop.code) from None
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -51,8 +51,8 @@ def score(
     if versus is not None:
         rival = _read(versus, format, quiet)
         _check_tokens(truth, rival, setting)
-        (before, statistic), (after, _) = (counts(truth, side, setting) for side in (system, rival))
-        results["versus"] = metrics.paired_significance(before, after, statistic)
+        (first, statistic), (second, _) = (counts(truth, side, setting) for side in (system, rival))
+        results["versus"] = metrics.paired_significance(first, second, statistic)
     show(results, setting, figures)
 
 

@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-import trellis
 from trellis.cli.io import FORMS, TEXTS, Inputs, Reader, remembered_options
 from trellis.cli.options import Columns, ModelArgument, OutOption, QuietOption, data_option, one_of
 from trellis.cli.tag import Job
 from trellis.corpus import FORMATS, open_output
 from trellis.errors import ConfigError, number_of
+from trellis.models import load
+from trellis.models import select as most_informative
 from trellis.models.selection import DEFAULT, MEASURES
 from trellis.text import Sentence, splitter
-
-_TEXT = "text"
 
 
 def select(
@@ -45,7 +44,7 @@ def select(
     to: Annotated[
         str | None,
         typer.Option(
-            callback=one_of((_TEXT, *FORMS)),
+            callback=one_of(("text", *FORMS)),
             help=f"text: the texts alone; or, with the model's own tags to correct: {', '.join(FORMS)}.",
         ),
     ] = None,
@@ -64,21 +63,22 @@ def select(
       trellis select model pool.txt -n 50 --to jsonl --out next.jsonl
       trellis select model pool.txt --by margin --values
     """  # noqa: D301 - \b tells click to keep the lines
-    tagger = trellis.load(model)
+    tagger = load(model)
     reader = Reader(encoding=columns.encoding, options=columns.given, remembered=remembered_options(model))
     inputs = Inputs(reader, splitter(tagger.tokenizer_), source, "raise", respelled=tagger.makes_words)
     forms, parts = zip(*(inputs.pieces(path, quiet=quiet) for path in files), strict=True)
     pool = [piece for piece in chain.from_iterable(parts) if isinstance(piece, Sentence)]
-    form = to or (_TEXT if forms[0] in TEXTS else forms[0] if forms[0] in FORMS else "conll")
-    if form != _TEXT and values:
+    form = to or ("text" if forms[0] in TEXTS else forms[0] if forms[0] in FORMS else "conll")
+    if form != "text" and values:
         raise ConfigError("--values is for --to text")
-    selected = trellis.select(tagger, pool, n, by=by, diversity=diversity)
+    selected = most_informative(tagger, pool, n, by=by, diversity=diversity)
     chosen = [pool[one.index] for one in selected]
     with open_output(out) as file:
-        if form == _TEXT:
+        if form == "text":
             for one, sentence in zip(selected, chosen, strict=True):
                 text = sentence.text if sentence.text is not None else " ".join(sentence.tokens)
-                file.write((f"{one.value:.4f}\t{sentence.where}\t{text}\n" if values else f"{text}\n").encode())
+                head = f"{one.value:.4f}\t{sentence.where}\t" if values else ""
+                file.write(f"{head}{text}\n".encode())
         else:
             job = Job(tagger, form in ("inline", "jsonl"), 0, None, forgiving=False, raw=True)
             style = job.style(form, file)

@@ -94,7 +94,10 @@ def serve(
         annotation = _annotation(corrections, annotate, train, dev, demo=demo)
         settings = ServerSettings(limits, hosts, Keys.read(keys), annotation)
         registry, port = ModelRegistry(paths), free_port(host, port)
-        _greet(host, port, is_open=not len(settings.keys))
+        typer.echo(f"Trellis is at http://{f'[{host}]' if ':' in host else host}:{port} (stop it with Ctrl-C)")
+        if not len(settings.keys) and host not in ("127.0.0.1", "localhost", "::1"):
+            warning = "anybody who reaches this address may ask: --keys limits it to holders of a key"
+            typer.echo(f"trellis: {warning}", err=True)
         run(registry, settings, host, port, workers=workers, max_memory=max_memory)
 
 
@@ -102,7 +105,7 @@ def _annotation(
     corrections: str | None, annotate: str | None, train: str | None, dev: str | None, *, demo: bool
 ) -> AnnotationSettings:
     """The settings of annotation; the demo has its own sentences."""
-    from trellis.demo import english
+    from trellis.demo import DemoCorpus, english
     from trellis.server import AnnotationSettings, Corrections, LearningData
 
     if corrections is None:
@@ -110,34 +113,24 @@ def _annotation(
             raise ConfigError("--annotate, --train and --dev need --corrections, the file that labels are kept in")
         return AnnotationSettings()
     Corrections(corrections).close()  # what is wrong with the file is told before anything is started
-    data = english() if demo else None
-    given = [read(path).sentences if path else [] for path in (train, dev)]
-    learning = LearningData(given[0] or (data.train if data else []), given[1] or (data.dev if data else []))
-    return AnnotationSettings(Path(corrections), learning, _pool(annotate))
-
-
-def _pool(path: str | None) -> list[str]:
-    if path is None:
-        return []
-    try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from None
-    return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
-
-
-def _greet(host: str, port: int, *, is_open: bool) -> None:
-    shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"Trellis is at http://{shown}:{port} (stop it with Ctrl-C)")
-    if is_open and host not in ("127.0.0.1", "localhost", "::1"):
-        typer.echo("trellis: anybody who reaches this address may ask: --keys limits it to holders of a key", err=True)
+    corpus = english() if demo else DemoCorpus([], [], [])
+    sentences = [read(path).sentences if path else [] for path in (train, dev)]
+    learning = LearningData(sentences[0] or corpus.train, sentences[1] or corpus.dev)
+    lines: list[str] = []
+    if annotate is not None:
+        try:
+            lines = Path(annotate).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{annotate} cannot be read: {error}") from None
+    pool = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    return AnnotationSettings(Path(corrections), learning, pool)
 
 
 @contextmanager
-def _paths(given: list[str]) -> Iterator[dict[str, Path]]:
-    """The models by name; those without a name are called like their file or folder. None given is the demo."""
-    if given:
-        pairs = [item.split("=", 1) if "=" in item else [Path(item).resolve().stem, item] for item in given]
+def _paths(models: list[str]) -> Iterator[dict[str, Path]]:
+    """The models by name; those without a name are called like their file or folder. No model means the demo."""
+    if models:
+        pairs = [item.split("=", 1) if "=" in item else [Path(item).resolve().stem, item] for item in models]
         names = [name for name, _ in pairs]
         if twice := sorted({name for name in names if names.count(name) > 1 or not name}):
             raise ConfigError(f"two models are called {twice[0]!r}: give names, as in first=DIR second=DIR")
@@ -147,11 +140,10 @@ def _paths(given: list[str]) -> Iterator[dict[str, Path]]:
     from trellis.demo import english
     from trellis.models import folder
 
-    with tempfile.TemporaryDirectory(prefix="trellis-") as place:
+    with tempfile.TemporaryDirectory(prefix="trellis-") as directory:
         typer.echo("Training the demo model ...")
-        corpus = english()
-        folder.save_model(Path(place), CRF(features="ner", c2=0.1).fit(corpus.train))
-        yield {"demo": Path(place)}
+        folder.save_model(Path(directory), CRF(features="ner", c2=0.1).fit(english().train))
+        yield {"demo": Path(directory)}
 
 
 @contextmanager
@@ -160,8 +152,8 @@ def _figures(workers: int) -> Iterator[None]:
     if workers == 1 or _MULTIPROCESS in os.environ:
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="trellis-") as place:
-        os.environ[_MULTIPROCESS] = place
+    with tempfile.TemporaryDirectory(prefix="trellis-") as directory:
+        os.environ[_MULTIPROCESS] = directory
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from trellis import __version__
 from trellis.cli.io import Reader, output, tell_notes, tell_unseen
@@ -363,11 +363,9 @@ def _print(figures: Scores, data: Data, out: str) -> None:
     """Results, where the model is, and how to use it."""
     console = output(highlight=False, soft_wrap=True)
     if figures:
-        table = Table(title="Results", title_justify="left")
-        table.add_column("file", overflow="fold")
         names = dict.fromkeys(name for row in figures.values() for name in row)
-        for name in (*names, "sentences", "tokens"):
-            table.add_column(name, justify="right")
+        columns = (Column(name, justify="right") for name in (*names, "sentences", "tokens"))
+        table = Table(Column("file", overflow="fold"), *columns, title="Results", title_justify="left")
         for role, row in figures.items():
             about = data.described(role)
             cells = [percent(row.get(name)) for name in names]
