@@ -6,6 +6,7 @@ from trellis.tags.detection import Detection, detect, detect_pairs, detect_style
 from trellis.tags.scheme import Role, Scheme, Style
 from trellis.tags.spans import (
     Span,
+    SpanTable,
     Violation,
     convert_tags,
     make_label,
@@ -17,7 +18,7 @@ from trellis.tags.spans import (
     validate_tags,
 )
 from trellis.tags.states import StateMap, scheme_to_learn
-from trellis.tags.tagset import AllowedTransitions, SpanTable, SpanWay, TagSet
+from trellis.tags.tagset import AllowedTransitions, SpanWay, TagSet
 
 __all__ = [
     "AllowedTransitions",

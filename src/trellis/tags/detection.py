@@ -67,15 +67,15 @@ def detect(
 
 
 def detect_pairs(pairs: Pairs, *, scheme: Scheme | None = None, style: Style | None = None) -> Detection:
-    """What `detect` finds, from how often each label follows another one: see `count_pairs`."""
+    """The same as `detect`, from how often each label follows another one: see `count_pairs`."""
     counts = _counts(pairs)
     best = _best(pairs, counts, scheme, style)
     if scheme is Scheme.PLAIN or _is_mostly_read(best, counts):
         return best
     spelling = {label: spelled for label in counts if (spelled := respelled(label)) not in (None, label)}
     in_scheme: Counter[tuple[str, str]] = Counter()
-    for (before, after), count in pairs.items():
-        in_scheme[spelling.get(before, before), spelling.get(after, after)] += count
+    for (left, right), count in pairs.items():
+        in_scheme[spelling.get(left, left), spelling.get(right, right)] += count
     other = _best(in_scheme, _counts(in_scheme), scheme, style)
     if not _is_mostly_read(other, _counts(in_scheme)):
         return best if scheme else Detection(Scheme.PLAIN, best.style)
@@ -137,8 +137,7 @@ class NumberedLabels:
     def pairs(self) -> dict[tuple[str, str], int]:
         """How often each label follows another one; the empty string stands before and after a sequence."""
         names, pairs = ["", *self.names], Counter[tuple[str, str]]()
-        before, after, counts = (array.tolist() for array in _native.count_steps(self.codes))
-        for i, j, count in zip(before, after, counts, strict=True):
+        for i, j, count in zip(*(array.tolist() for array in _native.count_steps(self.codes)), strict=True):
             pairs[names[i], names[j]] += count
         return dict(pairs)
 
@@ -172,10 +171,10 @@ def _fit(pairs: Pairs, counts: Counter[str], scheme: Scheme, style: Style) -> De
     parsed = {label: read for label in counts if (read := try_parse_label(label, scheme, style))} | {"": (Role.O, "")}
     legal = legal_steps(scheme)
     violations = 0
-    for (before, after), count in pairs.items():
-        if before in parsed and after in parsed:
-            (left, left_kind), (right, right_kind) = parsed[before], parsed[after]
-            violations += 0 if legal[left, right, int(left_kind == right_kind)] else count
+    for (left, right), count in pairs.items():
+        if left in parsed and right in parsed:
+            (left_role, left_kind), (right_role, right_kind) = parsed[left], parsed[right]
+            violations += 0 if legal[left_role, right_role, int(left_kind == right_kind)] else count
     unused = {*scheme.letters.values()} - {role for role, _ in parsed.values()}
     odd = {label: count for label, count in counts.items() if label not in parsed}
     return Detection(scheme, style, violations, odd, unused=len(unused))

@@ -1,16 +1,7 @@
-"""Labels and the schemes that write spans as labels, as data: letters, roles, and the steps that are legal.
+"""Tag schemes as data: which letters each uses, and which steps from one token to the next it allows.
 
-What one label says: the place of its token in a span (a role) and the type of that span.
-
-A label is a letter and a type joined by a hyphen, and the letter comes first (``B-PER``, the prefix
-style) or last (``PER-B``, the suffix style). Only the hyphen next to the letter separates, so types may
-contain hyphens: ``B-GPE-LOC`` has type ``GPE-LOC``. A bare letter (``B``) has the empty type ``""``, as
-in word segmentation.
-
-Schemes spell the same five roles with different letters (the last token of a span is E in BIOES, L in
+Schemes spell the same five roles of a token in its span with different letters (the last token is E in BIOES, L in
 BILOU), so everything after parsing works on roles.
-
-Tag schemes as data: which letters each uses, and which steps from one token to the next it allows.
 
              Ekeus  met  U.N.   envoys  from  Baghdad  Basra
     IO       I-PER  O    I-ORG  O       O     I-LOC    I-LOC    adjoining spans of one type run together
@@ -65,29 +56,6 @@ class Style(enum.Enum):
 
     PREFIX = "prefix"  # B-PER
     SUFFIX = "suffix"  # PER-B
-
-
-def split_label(label: str, style: Style) -> tuple[str, str]:
-    """Letter and type of a label; a label without a single letter on that side raises ``TagError``."""
-    if len(label) == 1:
-        return label, ""
-    if style is Style.PREFIX:
-        letter, separator, kind = label[:1], label[1:2], label[2:]
-    else:
-        letter, separator, kind = label[-1:], label[-2:-1], label[:-2]
-    if separator != SEPARATOR or not kind:
-        example = "B-PER" if style is Style.PREFIX else "PER-B"
-        raise TagError(
-            f"label {label!r:.80} is not of the {style.value} style: expected a form like {example!r} or 'B'"
-        )
-    return letter, kind
-
-
-def join_label(letter: str, kind: str, style: Style) -> str:
-    """The label with this letter and type: the inverse of :func:`split_label`."""
-    if not kind:
-        return letter
-    return f"{letter}{SEPARATOR}{kind}" if style is Style.PREFIX else f"{kind}{SEPARATOR}{letter}"
 
 
 _OPEN = frozenset({Role.B, Role.I})  # a span may continue after these
@@ -171,46 +139,33 @@ class Needs(NamedTuple):
     beside: frozenset[Role]
 
 
-_FULL_BEFORE, _FULL_AFTER = Needs(_ONGOING, _OPEN), Needs(_OPEN, _ONGOING)
-_NOTHING = Needs(frozenset(), frozenset())
-_NEEDS_BEFORE: Mapping[Scheme, Needs] = {
-    Scheme.IOB1: Needs(frozenset({Role.B}), _OPEN),
-    Scheme.IOB2: Needs(frozenset({Role.I}), _OPEN),
-    Scheme.BIOES: _FULL_BEFORE,
-    Scheme.BILOU: _FULL_BEFORE,
-    Scheme.BMES: _FULL_BEFORE,
-}
-_NEEDS_AFTER: Mapping[Scheme, Needs] = {
-    Scheme.IOE1: Needs(frozenset({Role.E}), _ONGOING),
-    Scheme.IOE2: Needs(frozenset({Role.I}), _ONGOING),
-    Scheme.BIOES: _FULL_AFTER,
-    Scheme.BILOU: _FULL_AFTER,
-    Scheme.BMES: _FULL_AFTER,
-}
+_WHOLE = (Scheme.BIOES, Scheme.BILOU, Scheme.BMES)  # these mark both edges of every span
 
 
 def needs_before(scheme: Scheme) -> Needs:
     """Roles that need a token of their type right before them."""
-    return _NEEDS_BEFORE.get(scheme, _NOTHING)
+    roles = {Scheme.IOB1: frozenset({Role.B}), Scheme.IOB2: frozenset({Role.I}), **dict.fromkeys(_WHOLE, _ONGOING)}
+    return Needs(roles.get(scheme, frozenset()), _OPEN)
 
 
 def needs_after(scheme: Scheme) -> Needs:
     """Roles that need a token of their type right after them."""
-    return _NEEDS_AFTER.get(scheme, _NOTHING)
+    roles = {Scheme.IOE1: frozenset({Role.E}), Scheme.IOE2: frozenset({Role.I}), **dict.fromkeys(_WHOLE, _OPEN)}
+    return Needs(roles.get(scheme, frozenset()), _ONGOING)
 
 
-def steps(before: Iterable[Role], after: Iterable[Role], *, same: bool | None = None) -> BoolArray:
+def steps(previous: Iterable[Role], following: Iterable[Role], *, same: bool | None = None) -> BoolArray:
     """Table [previous role, role, types equal] that is true for these steps (``same`` None: either)."""
     table = np.zeros((len(Role), len(Role), 2), dtype=np.bool_)
     kinds = [0, 1] if same is None else [int(same)]
-    table[np.ix_([*before], [*after], kinds)] = True
+    table[np.ix_([*previous], [*following], kinds)] = True
     return table
 
 
 @cache
 def legal_steps(scheme: Scheme) -> BoolArray:
     """Table [previous role, role, types equal]: may these two adjoin? A sentence's edge counts as O."""
-    before, after = needs_before(scheme), needs_after(scheme)
-    orphan = steps(Role, before.roles) & ~steps(before.beside, before.roles, same=True)
-    unfinished = steps(after.roles, Role) & ~steps(after.roles, after.beside, same=True)
+    left, right = needs_before(scheme), needs_after(scheme)
+    orphan = steps(Role, left.roles) & ~steps(left.beside, left.roles, same=True)
+    unfinished = steps(right.roles, Role) & ~steps(right.roles, right.beside, same=True)
     return ~(orphan | unfinished)

@@ -12,10 +12,10 @@ break after each sequence. Whether a span starts or ends between two neighbours 
 whether their types are equal, so a lookup in a table [previous role, role, types equal] answers for every position at
 once. Two readings share that:
 
-*Lenient* (:func:`lenient_chunks`) is what conlleval does with any input, also with illegal tags: a span ends
-where the end table says so and begins at the last start before it.
+*Lenient* is what conlleval does with any input, also with illegal tags: a span ends where the end table says so and
+begins at the last start before it.
 
-*Strict* (:func:`strict_chunks`) counts only well-formed spans: runs that start as the scheme demands, continue
+*Strict* counts only well-formed spans: runs that start as the scheme demands, continue
 with inside steps, and end with a proper end.
 """
 
@@ -35,15 +35,14 @@ from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.tags.scheme import (
     ALL_LETTERS,
+    SEPARATOR,
     Needs,
     Role,
     Scheme,
     Style,
-    join_label,
     legal_steps,
     needs_after,
     needs_before,
-    split_label,
     steps,
 )
 
@@ -61,6 +60,24 @@ class Span(NamedTuple):
     label: str
 
 
+class SpanTable(NamedTuple):
+    """Spans of a batch, sorted by sequence: tokens ``begin`` to ``end - 1`` with the type ``kinds[kind]``."""
+
+    sequence: IntArray  # [S]
+    begin: IntArray  # [S]
+    end: IntArray  # [S]
+    kind: IntArray  # [S]
+    kinds: tuple[str, ...]
+
+    def split(self, count: int) -> list[list[Span]]:
+        """The spans of each of `count` sequences."""
+        result: list[list[Span]] = [[] for _ in range(count)]
+        columns = (self.sequence, self.begin, self.end, self.kind)
+        for sequence, begin, end, kind in zip(*(column.tolist() for column in columns), strict=True):
+            result[sequence].append(Span(begin, end, self.kinds[kind]))
+        return result
+
+
 class ScoredSpan(NamedTuple):
     """A span with the exact probability that it begins and ends there and has that label."""
 
@@ -71,12 +88,21 @@ class ScoredSpan(NamedTuple):
 def parse_label(label: str, scheme: Scheme | None, style: Style = Style.PREFIX) -> tuple[Role, str]:
     """Role and type of a label; a label that the scheme does not have raises ``TagError``.
 
-    Without a scheme the letters of all schemes are read, which works for the lenient rules since no letter
-    has two roles.
+    A label is a letter and a type joined by a hyphen. Only the hyphen next to the letter separates: ``B-GPE-LOC`` has
+    type ``GPE-LOC``. A bare letter (``B``) has the type ``""``, as in word segmentation. Without a scheme, the letters
+    of all schemes are read, which works for the lenient rules since no letter has two roles.
     """
     if scheme is Scheme.PLAIN:
         return Role.S, label
-    letter, kind = split_label(label, style)
+    if style is Style.PREFIX:
+        letter, separator, kind = label[:1], label[1:2], label[2:]
+    else:
+        letter, separator, kind = label[-1:], label[-2:-1], label[:-2]
+    if len(label) != 1 and (separator != SEPARATOR or not kind):
+        example = "B-PER" if style is Style.PREFIX else "PER-B"
+        raise TagError(
+            f"label {label!r:.80} is not of the {style.value} style: expected a form like {example!r} or 'B'"
+        )
     letters = ALL_LETTERS if scheme is None else scheme.letters
     role = letters.get(letter)
     if role is None:
@@ -100,7 +126,10 @@ def make_label(role: Role, kind: str, scheme: Scheme, style: Style = Style.PREFI
     """The label for a role and a type: the inverse of :func:`parse_label`."""
     if scheme is Scheme.PLAIN:
         return kind
-    return join_label(scheme.letter(role), kind, style)
+    letter = scheme.letter(role)
+    if not kind:
+        return letter
+    return f"{letter}{SEPARATOR}{kind}" if style is Style.PREFIX else f"{kind}{SEPARATOR}{letter}"
 
 
 def scheme_alphabet(scheme: Scheme | None, style: Style = Style.PREFIX) -> Alphabet:
@@ -122,12 +151,8 @@ def spans_from_sequences(
     alphabet = scheme_alphabet(scheme, style)
     chunks = find_chunks(alphabet, alphabet.encode(sequences), reading(scheme, strict=strict))
     owner, offset = locate(chunks, map(len, sequences))
-    kinds = alphabet.kinds
-    result: list[list[Span]] = [[] for _ in sequences]
-    columns = (owner, chunks.begin - offset, chunks.end - offset, chunks.kind)
-    for sequence, start, end, kind in zip(*(column.tolist() for column in columns), strict=True):
-        result[sequence].append(Span(start, end, kinds[kind]))
-    return result
+    columns = owner, chunks.begin - offset, chunks.end - offset, chunks.kind.astype(np.int64)
+    return SpanTable(*columns, tuple(alphabet.kinds)).split(len(sequences))
 
 
 def spans_from_tags(
@@ -144,7 +169,17 @@ def spans_from_tags(
 
 def tags_from_spans(spans: Iterable[Span], length: int, scheme: Scheme, *, style: Style = Style.PREFIX) -> list[str]:
     """The tags of a sequence of ``length`` tokens; a span that overlaps or leaves it is a ``TagError``."""
-    ordered = _checked(spans, length, scheme)
+    ordered = sorted(Span(*span) for span in spans)
+    for span in ordered:
+        if not 0 <= span.start < span.end <= length:
+            raise TagError(
+                f"{span} does not lie in a sequence of {length} tokens: expected 0 <= start < end <= {length}"
+            )
+        if scheme is Scheme.PLAIN and span.end - span.start != 1:
+            raise TagError(f"{span} has {span.end - span.start} tokens, and PLAIN can write only spans of one")
+    for left, right in pairwise(ordered):
+        if right.start < left.end:
+            raise TagError(f"{left} and {right} overlap, and a token has one tag only")
     tags = [""] * length if scheme is Scheme.PLAIN else ["O"] * length
     for index, span in enumerate(ordered):
         adjoins_left = index > 0 and _adjoin(ordered[index - 1], span)
@@ -184,22 +219,6 @@ _EDGES = {
 
 def _adjoin(left: Span, right: Span) -> bool:
     return left.end == right.start and left.label == right.label
-
-
-def _checked(spans: Iterable[Span], length: int, scheme: Scheme) -> list[Span]:
-    """The spans in order; all must be inside the sequence, and none may overlap."""
-    ordered = sorted(Span(*span) for span in spans)
-    for span in ordered:
-        if not 0 <= span.start < span.end <= length:
-            raise TagError(
-                f"{span} does not lie in a sequence of {length} tokens: expected 0 <= start < end <= {length}"
-            )
-        if scheme is Scheme.PLAIN and span.end - span.start != 1:
-            raise TagError(f"{span} has {span.end - span.start} tokens, and PLAIN can write only spans of one")
-    for left, right in pairwise(ordered):
-        if right.start < left.end:
-            raise TagError(f"{left} and {right} overlap, and a token has one tag only")
-    return ordered
 
 
 class Chunks(NamedTuple):
@@ -291,8 +310,10 @@ def conlleval_tables() -> tuple[BoolArray, BoolArray]:
     return start, end
 
 
-def lenient_chunks(alphabet: Alphabet, codes: Codes) -> Chunks:
-    """Spans by the rules of conlleval, for any tags."""
+def find_chunks(alphabet: Alphabet, codes: Codes, strict: ChunkTables | None = None) -> Chunks:
+    """Spans of any tags by the rules of conlleval, or with the tables of strict reading only well-formed ones."""
+    if strict is not None:
+        return _strict_chunks(alphabet, codes, strict)
     start_table, end_table = conlleval_tables()
     step = alphabet.steps(codes)
     starts, ends = np.flatnonzero(_lookup(start_table, step)), np.flatnonzero(_lookup(end_table, step))
@@ -336,7 +357,7 @@ def strict_tables(scheme: Scheme) -> ChunkTables:
 
 
 def reading(scheme: Scheme | None, *, strict: bool) -> ChunkTables | None:
-    """What :func:`find_chunks` needs for strict or lenient reading; only the strict one needs a scheme."""
+    """The tables that :func:`find_chunks` needs for strict reading, and none for lenient reading."""
     if not strict:
         return None
     if scheme is None:
@@ -344,7 +365,7 @@ def reading(scheme: Scheme | None, *, strict: bool) -> ChunkTables | None:
     return strict_tables(scheme)
 
 
-def strict_chunks(alphabet: Alphabet, codes: Codes, tables: ChunkTables) -> Chunks:
+def _strict_chunks(alphabet: Alphabet, codes: Codes, tables: ChunkTables) -> Chunks:
     """Well-formed spans only.
 
     A run is a token and the inside steps that follow it. Its span begins at the first start in the run and ends with
@@ -359,11 +380,6 @@ def strict_chunks(alphabet: Alphabet, codes: Codes, tables: ChunkTables) -> Chun
     keep = np.take(tables.end, step[ends])
     keep[1:] &= ends[1:] != ends[:-1]  # only the first start of a run
     return Chunks(starts[keep], ends[keep], alphabet.kinds_of(codes[starts[keep]]))
-
-
-def find_chunks(alphabet: Alphabet, codes: Codes, strict: ChunkTables | None = None) -> Chunks:
-    """Strict reading by these tables, lenient reading without."""
-    return lenient_chunks(alphabet, codes) if strict is None else strict_chunks(alphabet, codes, strict)
 
 
 def locate(chunks: Chunks, lengths: Iterable[int]) -> tuple[IntArray, IntArray]:
@@ -390,7 +406,7 @@ def validate_tags(tags: Sequence[str], scheme: Scheme, *, style: Style = Style.P
     """Every illegal label and step of one sequence, by position; an empty list means legal."""
     violations: list[Violation] = []
     legal = legal_steps(scheme)
-    before: tuple[Role, str] | None = (Role.O, "")
+    left: tuple[Role, str] | None = (Role.O, "")
     previous: str | None = None
     for position, tag in enumerate(tags):
         try:
@@ -398,18 +414,18 @@ def validate_tags(tags: Sequence[str], scheme: Scheme, *, style: Style = Style.P
         except TagError as error:
             violations.append(Violation(position, tag, previous, str(error)))
             here = None
-        if before and here and not legal[before[0], here[0], int(before[1] == here[1])]:
-            reason = _reason(before, here, scheme, style)
+        if left and here and not legal[left[0], here[0], int(left[1] == here[1])]:
+            reason = _reason(left, here, scheme, style)
             violations.append(Violation(position, tag, previous, reason))
-        before, previous = here, tag
-    if before and previous is not None and not legal[before[0], Role.O, int(before[1] == "")]:
+        left, previous = here, tag
+    if left and previous is not None and not legal[left[0], Role.O, int(left[1] == "")]:
         earlier = tags[-2] if len(tags) > 1 else None
-        violations.append(Violation(len(tags) - 1, previous, earlier, _reason(before, None, scheme, style)))
+        violations.append(Violation(len(tags) - 1, previous, earlier, _reason(left, None, scheme, style)))
     return violations
 
 
-def _reason(before: tuple[Role, str], here: tuple[Role, str] | None, scheme: Scheme, style: Style) -> str:
-    """Why the step from ``before`` to ``here`` (None: the end) is illegal, naming what would be legal."""
+def _reason(left: tuple[Role, str], here: tuple[Role, str] | None, scheme: Scheme, style: Style) -> str:
+    """Why the step from ``left`` to ``here`` (None: the end) is illegal, naming what would be legal."""
 
     def spell(role: Role, kind: str) -> str:
         return make_label(role, kind, scheme, style)
@@ -418,12 +434,12 @@ def _reason(before: tuple[Role, str], here: tuple[Role, str] | None, scheme: Sch
         return " or ".join(spell(role, kind) for role in sorted(needs.beside) if role in scheme.letters.values())
 
     needs = needs_after(scheme)
-    if before[0] in needs.roles:
+    if left[0] in needs.roles:
         came = "the sequence ends" if here is None else f"{spell(*here)} follows"
-        if here is None or here[0] not in needs.beside or here[1] != before[1]:
-            return f"{spell(*before)} must be followed by {either(needs, before[1])}, but {came}"
+        if here is None or here[0] not in needs.beside or here[1] != left[1]:
+            return f"{spell(*left)} must be followed by {either(needs, left[1])}, but {came}"
     assert here is not None
-    return f"{spell(*here)} must follow {either(needs_before(scheme), here[1])}, not {spell(*before)}"
+    return f"{spell(*here)} must follow {either(needs_before(scheme), here[1])}, not {spell(*left)}"
 
 
 def convert_tags(

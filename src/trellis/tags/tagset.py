@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from operator import index
 from typing import NamedTuple
@@ -31,33 +30,16 @@ from trellis.errors import TagError, nearest, shown
 from trellis.tags.detection import detect
 from trellis.tags.scheme import Role, Scheme, Style, legal_steps
 from trellis.tags.spans import (
-    Alphabet,
     Span,
+    SpanTable,
     conlleval_tables,
     edge_roles,
     find_chunks,
     locate,
     make_label,
     parse_label,
+    scheme_alphabet,
 )
-
-
-class SpanTable(NamedTuple):
-    """Spans of a batch, sorted by sequence: tokens ``begin`` to ``end - 1`` with the type ``kinds[kind]``."""
-
-    sequence: IntArray  # [S]
-    begin: IntArray  # [S]
-    end: IntArray  # [S]
-    kind: IntArray  # [S]
-    kinds: tuple[str, ...]
-
-    def split(self, count: int) -> list[list[Span]]:
-        """The spans of each of `count` sequences."""
-        result: list[list[Span]] = [[] for _ in range(count)]
-        columns = (self.sequence, self.begin, self.end, self.kind)
-        for sequence, begin, end, kind in zip(*(column.tolist() for column in columns), strict=True):
-            result[sequence].append(Span(begin, end, self.kinds[kind]))
-        return result
 
 
 class SpanWay(NamedTuple):
@@ -74,7 +56,7 @@ class SpanWay(NamedTuple):
 
 
 class LabelTable(NamedTuple):
-    """What each label of a tag set says, as arrays over its ids."""
+    """The type and the role of each label of a tag set, as arrays over its ids."""
 
     kinds: tuple[str, ...]
     kind: IntArray  # [L]
@@ -181,11 +163,11 @@ class TagSet:
     scheme: Scheme = Scheme.PLAIN
     style: Style = Style.PREFIX
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
-    _parsed: tuple[tuple[Role, str], ...] = field(init=False, repr=False, compare=False)
+    parsed: tuple[tuple[Role, str], ...] = field(init=False, repr=False, compare=False)
+    """The role and the type that each label says."""
     _table: LabelTable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check that the labels are distinct and that the scheme can read them."""
         object.__setattr__(self, "labels", tuple(self.labels))
         ids = {label: index for index, label in enumerate(self.labels)}
         if len(ids) < len(self.labels):
@@ -193,7 +175,7 @@ class TagSet:
             raise TagError(f"label {shown(twice)} occurs twice in {shown(self.labels)}")
         object.__setattr__(self, "_ids", ids)
         parsed = tuple(parse_label(label, self.scheme, self.style) for label in self.labels)
-        object.__setattr__(self, "_parsed", parsed)
+        object.__setattr__(self, "parsed", parsed)
         kinds = tuple(dict.fromkeys(kind for _, kind in parsed))
         kind_ids = np.array([kinds.index(kind) for _, kind in parsed], dtype=np.int64)
         roles = np.array([role for role, _ in parsed], dtype=np.int64)
@@ -233,17 +215,10 @@ class TagSet:
         ordered = sorted(parsed, key=lambda item: (item[0] is not Role.O, item[1], item[0]))
         return cls(tuple(make_label(role, kind, scheme, style) for role, kind in ordered), scheme, style)
 
-    @property
-    def parsed(self) -> tuple[tuple[Role, str], ...]:
-        """The role and the type that each label says."""
-        return self._parsed
-
     def __len__(self) -> int:
-        """L, the number of labels."""
         return len(self.labels)
 
     def __contains__(self, label: object) -> bool:
-        """Whether this is one of the labels."""
         return label in self._ids
 
     def id(self, label: str) -> int:
@@ -255,7 +230,10 @@ class TagSet:
         try:
             return np.fromiter(map(self._ids.__getitem__, tags), dtype=np.int64, count=len(tags))
         except KeyError:
-            raise self._unknown(tags) from None
+            position, tag = next((i, tag) for i, tag in enumerate(tags) if tag not in self._ids)
+            near = nearest(str(tag)[:80], self.labels, always=True)
+            hint = "" if near is None else f"; the nearest of its {len(self)} labels is {near!r}"
+            raise TagError(f"label {tag!r:.80} at position {position} is not in the tag set{hint}") from None
 
     def decode(self, ids: Iterable[int] | NDArray[np.integer]) -> list[str]:
         """Tags of one sequence of ids."""
@@ -266,15 +244,9 @@ class TagSet:
             raise TagError(f"id {numbers[position]} at position {position} is not a label: expected 0..{len(self) - 1}")
         return [self.labels[number] for number in numbers.tolist()]
 
-    def _unknown(self, tags: Sequence[str]) -> TagError:
-        position, tag = next((i, tag) for i, tag in enumerate(tags) if tag not in self._ids)
-        near = nearest(str(tag)[:80], self.labels, always=True)
-        hint = "" if near is None else f"; the nearest of its {len(self)} labels is {near!r}"
-        return TagError(f"label {tag!r:.80} at position {position} is not in the tag set{hint}")
-
     def allowed_transitions(self) -> AllowedTransitions:
-        """What the scheme allows, as masks for a chain: each path that they allow is a legal tag sequence."""
-        table = steps_between(legal_steps(self.scheme), self._table.role, (kind for _, kind in self._parsed))
+        """Masks for a chain, whose paths are then exactly the tag sequences that are legal in the scheme."""
+        table = steps_between(legal_steps(self.scheme), self._table.role, (kind for _, kind in self.parsed))
         return AllowedTransitions(table[1:, 1:].copy(), table[0, 1:].copy(), table[1:, 0].copy())
 
     def span_steps(self) -> tuple[BoolArray, BoolArray]:
@@ -283,15 +255,17 @@ class TagSet:
         ``starts[i, j]``: a span starts with j if it follows i; ``ends[i, j]``: a span ends with i if j follows it. Row
         and column 0 are the edge of a sequence; label i has the number i + 1.
         """
-        kinds = [kind for _, kind in self._parsed]
+        kinds = [kind for _, kind in self.parsed]
         starts, ends = (steps_between(table, self._table.role, kinds) for table in conlleval_tables())
         return starts, ends
 
     def find_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
         """The spans of flat label ids, as `spans_from_tags` reads them."""
-        if self.scheme is Scheme.PLAIN:
-            return self._tokens_as_spans(ids, lengths)
-        alphabet = Alphabet(partial(parse_label, scheme=self.scheme, style=self.style))
+        if self.scheme is Scheme.PLAIN:  # each token is a span
+            sequence = np.repeat(np.arange(len(lengths)), lengths)
+            begin = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[sequence]
+            return SpanTable(sequence, begin, begin + 1, self._table.kind[ids], self._table.kinds)
+        alphabet = scheme_alphabet(self.scheme, self.style)
         for label in self.labels:
             alphabet[label]  # code 0 is the break, so the label with id i has code i + 1
         codes = np.zeros(len(ids) + len(lengths), dtype=np.uint32)
@@ -301,11 +275,6 @@ class TagSet:
         numbers = {kind: i for i, kind in enumerate(self._table.kinds)}
         kind = np.array([numbers.get(kind, -1) for kind in alphabet.kinds], dtype=np.int64)[chunks.kind]
         return SpanTable(sequence, chunks.begin - offset, chunks.end - offset, kind, self._table.kinds)
-
-    def _tokens_as_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
-        sequence = np.repeat(np.arange(len(lengths)), lengths)
-        begin = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[sequence]
-        return SpanTable(sequence, begin, begin + 1, self._table.kind[ids], self._table.kinds)
 
     def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: IntArray) -> SpanTable:
         """Spans of each sequence as a table; a span outside its sequence, or of no type of this set, is an error."""
