@@ -28,11 +28,6 @@ UNSPACED = "々-〇ぁ-ゟ㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
 _ZWJ = "\u200d"
 
 
-_MARKS = {"Mn", "Mc", "Me"}
-# Ideographs and Hangul syllables, among which there are none, are passed over.
-_MAY_BE_MARKS = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xD7B0, 0x20000), range(0xE0100, 0xE01F0))
-
-
 class Patterns:
     """Patterns that are compiled when they are first asked for, and the parts that other patterns are made of."""
 
@@ -77,11 +72,11 @@ def patterns() -> Patterns:
 
 def _mark_ranges() -> str:
     """Every combining mark (general category M), as the inside of a character class."""
-    codes = list(chain(*_MAY_BE_MARKS))
-    kinds = map(unicodedata.category, map(chr, codes))
-    marks = [code for code, kind in zip(codes, kinds, strict=True) if kind in _MARKS]
-    starts = [code for code, before in zip(marks, [-1, *marks], strict=False) if code != before + 1]
-    ends = [code for code, after in zip(marks, [*marks[1:], -1], strict=True) if code != after - 1]
+    # Ideographs and Hangul syllables, among which there are none, are passed over.
+    ranges = range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xD7B0, 0x20000), range(0xE0100, 0xE01F0)
+    marks = [code for code in chain(*ranges) if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me")]
+    starts = [code for code, previous in zip(marks, [-1, *marks], strict=False) if code != previous + 1]
+    ends = [code for code, following in zip(marks, [*marks[1:], -1], strict=True) if code != following - 1]
     return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
 
 
@@ -203,7 +198,7 @@ def _numbers(c: Conventions) -> list[str]:
 
 
 def _abbreviations(c: Conventions) -> list[str]:
-    """What ends with a point that does not end a sentence, and letters joined by an ampersand."""
+    """Abbreviations and initials, whose points do not end a sentence, and letters joined by an ampersand."""
     kinds = [rf"(?:{_LETTER}\.){{2,}}(?:{_LETTER}(?!\w))?", r"[A-Z]+(?:&[A-Z]+)+(?!\w)"]
     kinds += [] if c.initials else [r"(?<![\w'’])[A-Z]\.(?!\w)"]
     if not c.abbreviations:
@@ -230,9 +225,8 @@ Chunk = tuple[str, tuple[str, ...]]  # what stands between white space, and its 
 _MOST_SENTENCES = 20_000  # that are looked at
 _MOST_CHUNKS = 20_000  # different ones, the most frequent
 _MOST_EXCEPTIONS = 2_000
-_COMMON = (
-    0.2  # of the tokens with ideographs: a segmented corpus has far more, one of characters has some names at most
-)
+# Of the tokens with ideographs: a segmented corpus has far more, one of characters has some names at most.
+_COMMON = 0.2
 _LEAST_COUNT = 2  # of an exception
 
 # What a chunk must contain for a switch to matter to it.
@@ -268,7 +262,7 @@ _HALVES = {"can": "not", "gon": "na", "wan": "na", "got": "ta", "gim": "me", "le
 def learn_conventions(
     sentences: Iterable[Sentence | Sequence[str]],
 ) -> tuple[Conventions, dict[str, tuple[str, ...]], bool]:
-    """What agrees best with the tokens: conventions, exceptions, and whether there are words of several ideographs."""
+    """Conventions and exceptions that agree best with the tokens, and whether words have several ideographs."""
     counts = Counter(chunk for sentence in islice(sentences, _MOST_SENTENCES) for chunk in _chunks(sentence))
     # One word of letters is split in the same way by all conventions.
     hard = [
@@ -292,10 +286,10 @@ def learn_conventions(
 
 
 def _chunks(sentence: Sentence | Sequence[str]) -> Iterator[Chunk]:
-    """What stands between white space, with its tokens."""
+    """The parts of a sentence between white space, each with its tokens."""
     tokens = sentence.tokens if isinstance(sentence, Sentence) else sentence
     if isinstance(sentence, Sentence) and sentence.offsets:
-        touching = [before[1] == after[0] for before, after in pairwise(sentence.offsets)]
+        touching = [left[1] == right[0] for left, right in pairwise(sentence.offsets)]
     else:
         touching = [_touch(str(left), str(right)) for left, right in pairwise(tokens)]
     begin = 0

@@ -64,7 +64,7 @@ class Sentence:
         return self.lines[0] if self.lines else None
 
     def with_tags(self, tags: Sequence[str] | None) -> Sentence:
-        """The same sentence with other tags. Only these are checked; the rest was checked before."""
+        """A copy of the sentence with other tags. Only these are checked; the rest was checked before."""
         other = self._changed()
         if tags is None:
             object.__setattr__(other, "tags", None)
@@ -82,7 +82,7 @@ class Sentence:
         return sentence
 
     def _changed(self, **values: object) -> Sentence:
-        """The same sentence with other values, which are known to fit: nothing is checked again."""
+        """A copy of the sentence with other values, which are known to fit: nothing is checked again."""
         other = object.__new__(type(self))
         for name in _FIELDS:
             object.__setattr__(other, name, values[name] if name in values else getattr(self, name))
@@ -95,7 +95,7 @@ class Sentence:
             raise DataError(self._mismatch("tags", len(values)))
 
     def with_text(self, separator: str = " ") -> Sentence:
-        """The same sentence with a text and offsets; if it has none, the text is its tokens, separated."""
+        """A copy of the sentence with a text and offsets; if it has none, the text is its tokens, separated."""
         if self.text is not None and self.offsets is not None:
             return self
         ends = list(accumulate(len(token) + len(separator) for token in self.tokens))
@@ -128,9 +128,10 @@ class Sentence:
             raise DataError(self._mismatch("offsets", len(self.offsets)))
         for (start, end), token in zip(self.offsets, self.tokens, strict=True):
             if not 0 <= start <= end <= len(self.text) or self.text[start:end] != token:
-                found = self.text[max(start, 0) : max(end, 0)]
-                place = f"{self._prefix}offsets ({start}, {end})"
-                raise DataError(f"{place} give {found!r:.80}, not the token {token!r:.80}")
+                marked = self.text[max(start, 0) : max(end, 0)]
+                raise DataError(
+                    f"{self._prefix}offsets ({start}, {end}) give {marked!r:.80}, not the token {token!r:.80}"
+                )
 
     @property
     def _prefix(self) -> str:
@@ -167,15 +168,12 @@ def _as_tuple(values: Sequence[str], what: str) -> tuple[str, ...]:
 _MOST_TOKENS = 100_000  # that are remembered
 _LONGEST_TOKEN = 64
 # One character for one, so that offsets stay: the block "Halfwidth and Fullwidth Forms" without what becomes two.
-_FORMS = {
-    code: folded
+FOLDED_POINTS = {
+    code: ord(folded)
     for code in range(0xFF01, 0xFFEF)
     if len(folded := unicodedata.normalize("NFKC", chr(code))) == 1 and ord(folded) != code
 }
-
-
-FOLDED_POINTS = {code: ord(folded) for code, folded in _FORMS.items()}
-"""The same by code points, for native code."""
+"""Code point of a full-width or half-width form -> code point of the usual one."""
 
 
 class _Folded(dict[str, str]):
@@ -199,7 +197,7 @@ def fold_width(text: str) -> str:
     >>> fold_width("２０２６年，ｶ")
     '2026年,カ'
     """
-    return text if text.isascii() else text.translate(_FORMS)
+    return text if text.isascii() else text.translate(FOLDED_POINTS)
 
 
 def fold_tokens(tokens: Sequence[str]) -> Sequence[str]:

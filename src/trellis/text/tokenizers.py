@@ -96,7 +96,7 @@ def words(text: str) -> list[Offsets]:
 
 
 class Splitter(ABC):
-    """Makes tokens of raw text; `name` says how."""
+    """Makes tokens of raw text; `name` says how. Subclasses define `split` or `sentence`."""
 
     name: str
     separator: str = " "
@@ -104,9 +104,9 @@ class Splitter(ABC):
     covers: bool = True
     """Whether there is nothing but white space between tokens, so that `sentence_in` finds them in their text."""
 
-    @abstractmethod
     def split(self, text: str) -> list[str]:
         """The tokens, in order."""
+        return list(self.sentence(text).tokens)
 
     def sentence(self, text: str) -> Sentence:
         """The tokens with their offsets in the text."""
@@ -147,9 +147,6 @@ class Plain(Splitter):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Plain, (self.name,)
 
 
 class WordSplitter(Splitter):
@@ -275,9 +272,6 @@ class Regex(Splitter):
                 f"the tokenizer's pattern {pattern!r:.200} is not a regular expression: {error}"
             ) from None
 
-    def split(self, text: str) -> list[str]:
-        return [text[start:end] for start, end in self.offsets(text)]
-
     def sentence(self, text: str) -> Sentence:
         return sentence_at(text, self.offsets(text))
 
@@ -293,9 +287,6 @@ class Regex(Splitter):
                 f"the tokenizer's pattern {self._pattern.pattern!r:.200} needs more than {seconds:.3g} seconds for a "
                 f"text of {len(text):,} characters; write nested repeats possessively, (?:a++)++b"
             ) from None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Regex, (self._pattern.pattern,)
 
 
 def tokenizer(function: OwnTokenizer) -> OwnTokenizer:
@@ -317,9 +308,6 @@ class Function(Splitter):
     def __init__(self, function: OwnTokenizer) -> None:
         self.function = function
         self.import_path = f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', '?')}"
-
-    def split(self, text: str) -> list[str]:
-        return list(self.sentence(text).tokens)
 
     def sentence(self, text: str) -> Sentence:
         tokens: list[Any] = list(self.function(text))
@@ -344,9 +332,6 @@ class Function(Splitter):
 
     def __hash__(self) -> int:
         return hash(self.function)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Function, (self.function,)
 
 
 def imported_function(import_path: str) -> OwnTokenizer:
@@ -393,8 +378,8 @@ class File(Splitter):
         with required("a tokenizer file", "tokenizers"):
             from tokenizers import Tokenizer as Backend
         try:
-            given = parse_json(description)
-            parts = {key: given.get(key) for key in ("version", "normalizer", "pre_tokenizer")}
+            settings = parse_json(description)
+            parts = {key: settings.get(key) for key in ("version", "normalizer", "pre_tokenizer")}
             if parts["pre_tokenizer"] is None:
                 raise ConfigError("the tokenizer file has no pre_tokenizer, which is what finds words")
             unknown = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
@@ -404,9 +389,6 @@ class File(Splitter):
             raise
         except BaseException as error:  # the library raises bare exceptions, and panics that are not even those
             raise ConfigError(f"the tokenizer file cannot be read: {error}") from None
-
-    def split(self, text: str) -> list[str]:
-        return list(self.sentence(text).tokens)
 
     def sentence(self, text: str) -> Sentence:
         """The words with their offsets, without the white space that some tokenizers take along."""
@@ -422,9 +404,6 @@ class File(Splitter):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "description": self._description}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return File, (self._description,)
 
 
 @lru_cache(maxsize=1)
@@ -444,7 +423,6 @@ TOKENIZERS: dict[str, Tokenizer] = {
     "whitespace": whitespace,
 }
 _PLAIN = {name: Plain(name) for name in ("words", "characters", "whitespace")}
-_OTHERS = "regex:PATTERN, package.module:function or a tokenizers file (.json)"
 
 
 def tokenize(text: str, tokenizer: str | Tokenizer | Splitter = "words") -> Sentence:
@@ -454,24 +432,25 @@ def tokenize(text: str, tokenizer: str | Tokenizer | Splitter = "words") -> Sent
     return splitter(tokenizer).sentence(text)
 
 
-def splitter(given: str | OwnTokenizer | Splitter) -> Splitter:
+def splitter(tokenizer: str | OwnTokenizer | Splitter) -> Splitter:
     """The splitter that a user means: one of ours by name, or an own one; see `Regex`, `Function` and `File`."""
-    if isinstance(given, Splitter):
-        return given
-    if not isinstance(given, str):
-        return Function(given)
-    if given in TOKENIZERS:
-        return _PLAIN.get(given) or _english()
-    if given.startswith("regex:"):
-        return Regex(given.removeprefix("regex:"))
-    if given.endswith(".json"):
+    if isinstance(tokenizer, Splitter):
+        return tokenizer
+    if not isinstance(tokenizer, str):
+        return Function(tokenizer)
+    if tokenizer in TOKENIZERS:
+        return _PLAIN.get(tokenizer) or _english()
+    if tokenizer.startswith("regex:"):
+        return Regex(tokenizer.removeprefix("regex:"))
+    if tokenizer.endswith(".json"):
         try:
-            return File(Path(given).read_text("utf-8"))
+            return File(Path(tokenizer).read_text("utf-8"))
         except OSError as error:
-            raise ConfigError(f"the tokenizer file {given} cannot be read: {error.strerror}") from None
-    if ":" in given:
-        return Function(imported_function(given))
-    raise DataError(f"unknown tokenizer {given!r}: expected one of {', '.join(TOKENIZERS)}, {_OTHERS}")
+            raise ConfigError(f"the tokenizer file {tokenizer} cannot be read: {error.strerror}") from None
+    if ":" in tokenizer:
+        return Function(imported_function(tokenizer))
+    others = "regex:PATTERN, package.module:function or a tokenizers file (.json)"
+    raise DataError(f"unknown tokenizer {tokenizer!r}: expected one of {', '.join(TOKENIZERS)}, {others}")
 
 
 def splitter_from_dict(fields: Fields) -> Splitter:
@@ -512,7 +491,7 @@ def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
 
 
 def located(sentence: Sentence) -> Sentence:
-    """The same sentence with the offsets of its tokens in its text, if it has a text without them.
+    """A copy of the sentence with the offsets of its tokens in its text, if it has a text without them.
 
     Each token is searched for behind the one before. A `DataError` names the first that is not there.
     """
@@ -592,8 +571,8 @@ def _is_end(text: str, match: re.Match[str]) -> bool:
         return False
     if not mark.startswith(".") or mark.startswith(".."):
         return not (mark.startswith(("..", "…")) and begins[0].islower())
-    before = _WORD_BEFORE.search(text, max(0, match.start() - _LONGEST_WORD), match.start())
-    word = before[0] if before else ""
+    preceding = _WORD_BEFORE.search(text, max(0, match.start() - _LONGEST_WORD), match.start())
+    word = preceding[0] if preceding else ""
     if word in _TITLES or (len(word) == 1 and word.isupper() and word != "I"):
         return False
     if word in ABBREVIATIONS or "." in word or word.lower() == "no":
