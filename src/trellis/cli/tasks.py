@@ -138,7 +138,7 @@ def in_scheme(
     if fit.scheme is not setting.scheme or fit.spelling or not fit.is_clean:
         best = detect(sequences)
         fit = fit if detection is not None and best.scheme is Scheme.PLAIN else best
-    mended = mend_tags(sentences, on_bad_tags=how, found=fit)
+    mended = mend_tags(sentences, on_bad_tags=how, detection=fit)
     sentences = mended.sentences
     if setting.task is Task.SEG:
         if not is_spelled(sentences):  # the tokens are the words

@@ -12,7 +12,6 @@ format's own: see the ``read`` and ``write`` functions of its module.
 
 from __future__ import annotations
 
-from trellis.corpus.annotation_tools import check_align
 from trellis.corpus.bad_tags import (
     BadTag,
     Mended,
@@ -66,7 +65,6 @@ __all__ = [
     "Source",
     "Stream",
     "TagChange",
-    "check_align",
     "check_on_bad_tags",
     "convert",
     "dumps",

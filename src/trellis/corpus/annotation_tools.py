@@ -122,7 +122,8 @@ def read(
         gold: False takes only the texts, of all records; all fields are the frames of the sentences.
 
     """
-    check_align(align)
+    if align not in get_args(Align):
+        raise DataError(f"align must be 'split', 'expand', 'skip' or 'error', got {align!r:.80}")
     choice = Selection(annotator, majority, unapproved, gold)
     tokenize = tokenizer if callable(tokenizer) else splitter(tokenizer).offsets
     target = Scheme.parse(scheme)
@@ -159,14 +160,14 @@ def _sentence(marked: Marked, source: Source, tokenize: Tokenizer, scheme: Schem
     offsets: Sequence[Offsets] = tokenize(marked.text)
     tags = None
     if marked.spans is not None:
-        place = f"{source.name}:{marked.number}"
+        where = f"{source.name}:{marked.number}"
         changes: Changes = []
         offsets, spans = aligned(marked.text, offsets, marked.spans, align, changes)
         tags = tags_from_spans(spans, len(offsets), scheme)
         if marked.utf16:
-            source.report.change("texts whose spans count UTF-16 code units, read so", place)
+            source.report.change("texts whose spans count UTF-16 code units, read so", where)
         for kind, what in changes:  # noted once nothing can be refused any more
-            source.report.change(kind, f"{place}: {what}")
+            source.report.change(kind, f"{where}: {what}")
     tokens = tuple(marked.text[start:end] for start, end in offsets)
     return Sentence(tokens, tags, marked.text, offsets, {}, source.name, (marked.number,), marked.fields)
 
@@ -255,12 +256,6 @@ def _shaped(shape: str, text: str, spans: list[CharSpan] | None) -> dict[str, An
     if spans is None:
         return {"text": text}
     return {"text": text, shape: [span._asdict() if shape == "spans" else list(span) for span in spans]}
-
-
-def check_align(how: str) -> None:
-    """Refuse anything but the four ways."""
-    if how not in get_args(Align):
-        raise DataError(f"align must be 'split', 'expand', 'skip' or 'error', got {how!r:.80}")
 
 
 def aligned(

@@ -20,9 +20,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, NamedTuple, NoReturn, get_args
+from typing import Literal, NamedTuple, get_args
 
-from trellis.errors import CorpusError, DataError, TagError, number_of
+from trellis.corpus.source import SHOWN, first_lines, refuse_tag
+from trellis.errors import TagError, number_of, some_of
 from trellis.tags import (
     Detection,
     Role,
@@ -42,8 +43,6 @@ from trellis.text import Sentence
 OnBadTags = Literal["error", "repair", "drop"]
 Place = Callable[[int, int], str]
 """How messages call a token: from its sequence and its position to, say, ``train.conll:17``."""
-SHOWN = 10
-"""Changes that are listed one by one."""
 _HINT = (
     '--on-bad-tags repair (in Python on_bad_tags="repair") reads them as seqeval does, drop leaves their sentences out'
 )
@@ -109,14 +108,14 @@ def mend(sequences: Sequence[Sequence[str]], detection: Detection, how: OnBadTag
     has_outside = any("O" in (sequence or ()) for sequence in tags) or Role.S not in detection.scheme.letters.values()
     outside = "O" if has_outside else make_label(Role.S, "", detection.scheme, detection.style)
     for number in dict.fromkeys(item.sequence for item in bad):
-        before = tags[number] or ()
+        sequence = tags[number] or ()
         if how == "drop":
             tags[number] = None
         elif how == "repair":
-            after = repair_tags(before, detection.scheme, style=detection.style, outside=outside)
-            pairs = enumerate(zip(before, after, strict=True))
+            repaired = repair_tags(sequence, detection.scheme, style=detection.style, outside=outside)
+            pairs = enumerate(zip(sequence, repaired, strict=True))
             changes += [TagChange(number, i, old, new) for i, (old, new) in pairs if old != new]
-            tags[number] = after
+            tags[number] = repaired
     return Mended(tags, bad, changes)
 
 
@@ -147,8 +146,7 @@ def _named(bad: BadTag, detection: Detection) -> str:
 
 def spellings(detection: Detection) -> str:
     """The first labels that were written in another way: ``b as B, e as E, ...``."""
-    some = [f"{before} as {after}" for before, after in list(detection.spelling.items())[:4]]
-    return ", ".join(some) + ", ..." * (len(detection.spelling) > len(some))
+    return some_of([f"{label} as {spelled}" for label, spelled in detection.spelling.items()], 4)
 
 
 def notes_on(mended: Mended, detection: Detection, place: Place) -> list[str]:
@@ -164,9 +162,8 @@ def notes_on(mended: Mended, detection: Detection, place: Place) -> list[str]:
     else:
         done = f"{number_of(len(mended.changes), 'tag')} repaired"
         items = [(change.sequence, change.position, f"{change.before} -> {change.after}") for change in mended.changes]
-    listed = [f"  {place(sequence, position)}: {what}" for sequence, position, what in items[:SHOWN]]
-    more = [f"  and {len(items) - SHOWN:,} more"] if len(items) > SHOWN else []
-    return [*notes, f"{done} ({detection.scheme.value}):", *listed, *more]
+    listed = [f"{place(sequence, position)}: {what}" for sequence, position, what in items[:SHOWN]]
+    return [*notes, f"{done} ({detection.scheme.value}):", *first_lines(listed, len(items))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,26 +181,30 @@ def mend_tags(
     *,
     on_bad_tags: OnBadTags = "error",
     scheme: Scheme | None = None,
-    found: Detection | None = None,
+    detection: Detection | None = None,
 ) -> MendedSentences:
-    """The sentences with legal tags in the scheme that is given, `found` before, or fits best."""
-    given = list(sentences)
-    tagged = [i for i, sentence in enumerate(given) if sentence.tags is not None]
-    sequences = [given[i].tags or () for i in tagged]
-    detection = found or detect(sequences, scheme=scheme)
+    """The sentences with legal tags in the scheme that is given, was detected, or fits best."""
+    known = list(sentences)
+    tagged = [i for i, sentence in enumerate(known) if sentence.tags is not None]
+    sequences = [known[i].tags or () for i in tagged]
+    detection = detection or detect(sequences, scheme=scheme)
     result = mend(sequences, detection, on_bad_tags)
     if result.bad and on_bad_tags == "error":
         first = result.bad[0]
         number = tagged[first.sequence]
-        _refuse(_problem(result, detection), first, given[number], number)
+        refuse_tag(known[number], first.position, first.tag, f"{_problem(result, detection)}: {_HINT}", number)
 
-    def place(number: int, position: int) -> str:
-        return _place(given[tagged[number]], tagged[number], position)
+    def place(sequence: int, position: int) -> str:
+        sentence = known[tagged[sequence]]
+        line = sentence.line_of(position)
+        if line is None or sentence.path is None:
+            return f"sentence {tagged[sequence]}, position {position}"
+        return f"{sentence.path}:{line}"
 
     tags = dict(zip(tagged, result.tags, strict=True))
     legal = [
         sentence if tags.get(i) is sentence.tags else sentence.with_tags(tags[i])
-        for i, sentence in enumerate(given)
+        for i, sentence in enumerate(known)
         if i not in tags or tags[i] is not None
     ]
     return MendedSentences(legal, detection, notes_on(result, detection, place))
@@ -227,20 +228,5 @@ def refuse_bad_tags(sentences: Iterable[Sentence], *, scheme: Scheme | None = No
     if bad:
         total = number_of(detection.violations + sum(detection.odd.values()), "bad tag")
         number, sentence = first[bad[0].sequence]
-        _refuse(f"{_named(bad[0], detection)}; {total}", bad[0], sentence, number)
-
-
-def _place(sentence: Sentence, number: int, position: int) -> str:
-    """A token by file and line, or else by sentence and position."""
-    line = sentence.line_of(position)
-    if line is None or sentence.path is None:
-        return f"sentence {number}, position {position}"
-    return f"{sentence.path}:{line}"
-
-
-def _refuse(problem: str, bad: BadTag, sentence: Sentence, number: int) -> NoReturn:
-    line = sentence.line_of(bad.position)
-    if line is None or sentence.path is None:
-        raise DataError(f"{_place(sentence, number, bad.position)}: {problem}: {_HINT}")
-    text = f"{sentence.tokens[bad.position]} {bad.tag}"
-    raise CorpusError(f"{problem}: {_HINT}", path=sentence.path, line=line, text=text)
+        problem = f"{_named(bad[0], detection)}; {total}: {_HINT}"
+        refuse_tag(sentence, bad[0].position, bad[0].tag, problem, number)

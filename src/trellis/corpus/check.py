@@ -123,15 +123,15 @@ def _respelled(files: Sequence[CheckedFile]) -> tuple[Sequence[CheckedFile], lis
     detection = detect([sentence.tags for file in files for sentence in file.sentences if sentence.tags])
     if not detection.spelling:
         return files, []
-    some = ", ".join(f"{before} for {after}" for before, after in list(detection.spelling.items())[:4])
+    some = ", ".join(f"{label} for {spelled}" for label, spelled in list(detection.spelling.items())[:4])
     message = f"the tags are {detection.scheme.value} in another spelling, as {some}; they are read so"
     finding = Finding("warning", "spelling", files[0].path, None, message, len(detection.spelling))
 
-    def spelled(sentence: Sentence) -> Sentence:
+    def respell(sentence: Sentence) -> Sentence:
         tags = sentence.tags
         return sentence if tags is None else sentence.with_tags([detection.spelling.get(tag, tag) for tag in tags])
 
-    return [CheckedFile(file.path, list(map(spelled, file.sentences)), file.report) for file in files], [finding]
+    return [CheckedFile(file.path, list(map(respell, file.sentences)), file.report) for file in files], [finding]
 
 
 def _reading(file: CheckedFile) -> Iterator[Finding]:
@@ -216,20 +216,18 @@ def _tokens(file: CheckedFile, longest: int) -> Iterator[Finding]:
     if enormous:
         message = f"sentences with more than {longest} tokens: {len(enormous):,}, one with {max(map(len, enormous)):,}"
         yield Finding("warning", "long sentence", file.path, enormous[0].line_of(0), message, len(enormous))
-    hidden = {
-        token: characters for token in file.vocabulary if not token.isprintable() and (characters := _hidden(token))
-    }
+    hidden: dict[str, list[str]] = {}
+    for token in file.vocabulary:
+        if not token.isprintable():
+            text = _JOINERS_AND_TAGS.sub("", token)  # joiners between characters are part of writing
+            kinds = ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp")  # control, zero-width and unassigned characters
+            if characters := [c for c in dict.fromkeys(text) if unicodedata.category(c) in kinds]:
+                hidden[token] = characters
     first = _first_lines(((sentence, sentence.tokens) for sentence in file.sentences), hidden.keys())
     for token, line in first.items():
         names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in hidden[token])
         message = f"the token {token!a:.80}, here {number_of(file.vocabulary[token], 'time')}, holds {names}"
         yield Finding("warning", "invisible", file.path, line, message, file.vocabulary[token])
-
-
-def _hidden(token: str) -> list[str]:
-    """Its control, zero-width and unassigned characters; joiners between characters are part of writing."""
-    text = _JOINERS_AND_TAGS.sub("", token)
-    return [c for c in dict.fromkeys(text) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp")]
 
 
 def _summary(file: CheckedFile, first: CheckedFile, fit: Detection | None) -> FileSummary:

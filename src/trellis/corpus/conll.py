@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trellis.corpus.sniff import DOCSTART, SAMPLE, check_placing
+from trellis.corpus.sniff import DOCSTART, check_placing, sample_lines
 from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import CorpusError, DataError, number_of, shown
 from trellis.text import Sentence
@@ -194,8 +194,8 @@ def _find_layout(
 
 def _check_placing(source: Source, layout: _Layout) -> None:
     """Refuse a file whose first lines show that its tokens are elsewhere."""
-    lines = (line for line in source.head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t"))
-    rows = [cells for cells in (layout.tabbed(line).split("\t") for line in lines) if cells[0] != DOCSTART]
+    rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)]
+    rows = [cells for cells in rows if cells[0] != DOCSTART]
     whole = [cells for cells in rows if len(cells) == layout.table.width]
     tags = None if layout.tag is None else [cells[layout.tag] for cells in whole]
     second = [cells[1] for cells in whole] if layout.table.width > 2 else None
@@ -219,8 +219,7 @@ def _is_tabbed(line: str, head: str) -> bool:
     """Whether tabs alone separate columns; not where some lines have spaces instead and all have as many columns so."""
     if "\t" not in line:
         return False
-    sample = [one for one in head.split("\n", SAMPLE)[:SAMPLE] if one.strip(" \t")]
-    data = [one for one in sample if not one.startswith(DOCSTART) and not _COMMENT.match(one)]
+    data = [one for one in sample_lines(head) if not one.startswith(DOCSTART) and not _COMMENT.match(one)]
     return all("\t" in one for one in data) or len({len(_SPACES.split(one.strip(" \t"))) for one in data}) > 1
 
 

@@ -87,8 +87,8 @@ def write(sentences: Iterable[Sentence], *, tags: str | None = None) -> Iterator
             yield rows if sentence.text is None else f"{_TEXT}{sentence.text}\n{rows}"
         else:
             lines = rows.removesuffix("\n").split("\n")
-            for before, line in reversed(frame.lines):
-                lines.insert(before, line)
+            for position, line in reversed(frame.lines):
+                lines.insert(position, line)
             yield "\n".join(lines) + "\n"
 
 
@@ -97,9 +97,9 @@ def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:
     field, _, name = column.partition(".")
     tags = sentence.columns.get(field, blank) if sentence.tags is None else sentence.tags
     if name and sentence.tags is not None:
-        before = sentence.columns.get(field, blank)
+        cells = sentence.columns.get(field, blank)
         pairs = [f"{name.upper()}={tag}" for tag in tags]
-        tags = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(before, pairs, strict=True)]
+        tags = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(cells, pairs, strict=True)]
     ids = tuple(str(i) for i in range(1, len(sentence) + 1))
     known = {**sentence.columns, field: tags, "id": ids, "form": sentence.tokens}
     unknown = [name for name in known if name not in FIELDS]
@@ -153,8 +153,8 @@ def _is_word(row: list[str], expected: int, source: Source) -> bool:
             raise LineError("expected a word, found an empty column")
         return True
     for mark, kind in (("-", "multiword tokens"), (".", "empty nodes")):
-        before, separator, after = identifier.partition(mark)
-        if separator and f"{before}{after}".isdecimal():
+        first, separator, last = identifier.partition(mark)
+        if separator and f"{first}{last}".isdecimal():
             source.report.ignored[kind] += 1
             return False
     raise LineError(f"expected the word with ID {expected}, found ID {shown(identifier)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from trellis.corpus import annotation_tools, conll, conllu, jsonl, segmented, spacy
@@ -42,15 +43,15 @@ class Format:
 
 _CONLL = (".conll", ".tsv", ".col", ".iob", ".iob2", ".bio", ".bioes", ".bmes")
 _JSONL = (".jsonl", ".ndjson", ".json")
-_SPANS = "JSON Lines with a text and its labelled character spans"
-_WORDTAG = "one sentence per line of word/TAG items"
+_LABELLED = "JSON Lines with a text and its labelled character spans"
+_TAGGED = "one sentence per line of word/TAG items"
 _TABLE = (
     Format("conll", "a token and its columns a line, blank lines between sentences", conll.read, conll.write, _CONLL),
     Format("conllu", "Universal Dependencies' ten columns", conllu.read, conllu.write, (".conllu",)),
     Format("jsonl", "JSON Lines with tokens and tags", jsonl.read, jsonl.write, _JSONL),
-    Format("spans", _SPANS, annotation_tools.read, annotation_tools.write),
+    Format("spans", _LABELLED, annotation_tools.read, annotation_tools.write),
     Format("segmented", "one sentence per line, words between spaces", segmented.read, segmented.write, (".seg",)),
-    Format("wordtag", _WORDTAG, segmented.read_tagged_words, segmented.write_tagged_words),
+    Format("wordtag", _TAGGED, segmented.read_tagged_words, segmented.write_tagged_words),
     Format("spacy", "spaCy's DocBin (.spacy), read where spaCy is installed", spacy.read, spacy.write, (".spacy",)),
 )
 FORMATS = {form.name: form for form in _TABLE}
@@ -112,7 +113,7 @@ class Stream:
 
     @classmethod
     def of(cls, form: Format, source: Source, options: dict[str, Any]) -> Stream:
-        """What a format reads from an opened file, with options of its own."""
+        """The sentences that a format reads from an opened file, with options of its own."""
         check_options(form.read, options, f"reading {form.name}")
         if source.data is not None and form.name != "spacy":
             raise DataError(f"{source.name}: expected {form.name}, found {DOCBIN}")
@@ -212,7 +213,10 @@ def write(
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was done: how many sentences, from which format and scheme to which (None: left as it was)."""
+    """Report of a conversion: its sentences, and the formats and schemes they came from and went to.
+
+    A scheme that is None was left as it was.
+    """
 
     sentences: int
     report: ReadReport
@@ -220,7 +224,7 @@ class Conversion:
     from_scheme: Scheme | None
     to_scheme: Scheme | None
     notes: list[str] = field(default_factory=list)
-    """What was done about bad tags."""
+    """How bad tags were repaired or dropped."""
 
 
 def convert(
@@ -246,28 +250,33 @@ def convert(
     form = format_of_path(target) if to_format is None else get_format(to_format)
     stream = iterate(source, format=from_format, encoding=encoding, on_error=on_error, **(read_options or {}))
     options = dict(write_options or {})
-    after, notes = None, []
+    target_scheme, notes = None, []
     converted: Iterable[Sentence]
     if to_scheme or on_bad_tags or form.name in ("spans", "segmented"):
         mended = mend_tags(stream, on_bad_tags=on_bad_tags or "error", scheme=from_scheme)
-        notes, before, style = mended.notes, mended.detection.scheme, mended.detection.style
-        from_scheme, after = before, to_scheme or before
+        notes, source_scheme, style = mended.notes, mended.detection.scheme, mended.detection.style
+        from_scheme = source_scheme
         if form.name == "segmented":
-            converted, after = _as_words(mended.sentences, before), None
+            converted = _as_words(mended.sentences, source_scheme)
         else:
-            to_style = Style.PREFIX if form.name == "spans" else style
+            target_scheme = to_scheme or source_scheme
+            if form.name == "spans":
+                options["scheme"] = target_scheme
+            convert_one = partial(
+                convert_tags,
+                source=source_scheme,
+                target=target_scheme,
+                style=style,
+                target_style=Style.PREFIX if form.name == "spans" else style,
+            )
             converted = (
-                sentence.with_tags(convert_tags(sentence.tags, before, after, style=style, target_style=to_style))
-                if sentence.tags is not None
-                else sentence
+                sentence if sentence.tags is None else sentence.with_tags(convert_one(sentence.tags))
                 for sentence in mended.sentences
             )
-        if form.name == "spans":
-            options["scheme"] = after
     else:
         converted = refuse_bad_tags(stream, scheme=from_scheme)
     count = write(target, converted, format=form.name, **options)
-    return Conversion(count, stream.report, form.name, from_scheme, after, notes)
+    return Conversion(count, stream.report, form.name, from_scheme, target_scheme, notes)
 
 
 def _as_words(sentences: Iterable[Sentence], scheme: Scheme) -> Iterator[Sentence]:

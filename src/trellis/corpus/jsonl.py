@@ -20,10 +20,10 @@ from typing import Any
 from trellis.corpus import source as source_module
 from trellis.corpus.rows import row_from_sentence, sentence_from_row
 from trellis.corpus.sniff import is_array
-from trellis.corpus.source import LineError, Source, has_surrogates
+from trellis.corpus.source import LineError, Source
 from trellis.errors import DataError
 from trellis.text import Sentence, located
-from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
+from trellis.untrusted import JSONSyntaxError, is_unicode, parse_json, parse_json_prefix
 
 _GAP = re.compile(r"[\s,]*")
 # A string, whose brackets do not count; one that does not end takes the rest.
@@ -93,11 +93,7 @@ def records(source: Source) -> Iterator[Record]:
 def dumps(record: object) -> str:
     """One line of JSON, as UTF-8 can hold it: a lone surrogate is escaped."""
     line = json.dumps(record, ensure_ascii=False)
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps(record)
-    return f"{line}\n"
+    return f"{line if is_unicode(line) else json.dumps(record)}\n"
 
 
 class _Array:
@@ -217,5 +213,5 @@ class _Array:
             size -= len(piece)
         self._ended = len(pieces) == 1
         self._text, self._position, self._counted = "".join(pieces), 0, 0
-        self._unusable = has_surrogates(self._text)
+        self._unusable = not is_unicode(self._text)
         return not self._ended

@@ -24,30 +24,30 @@ from trellis.text import Sentence
 
 def find_files(inputs: Iterable[StrPath]) -> Iterator[tuple[Path, Path]]:
     """The files of folders, at any depth, and files that are named themselves: each, and its path in its folder."""
-    for given in map(Path, inputs):
+    for source in map(Path, inputs):
         try:
-            for path, inside in _files_in(given) if given.is_dir() else [(given, Path(given.name))]:
+            for path, inside in _files_in(source) if source.is_dir() else [(source, Path(source.name))]:
                 if not path.exists():
                     raise DataError(f"{path}: no such file or folder")
                 if not path.is_file():
                     raise DataError(f"{path}: expected a file with data, found what is not a regular file")
                 yield path, inside
         except OSError as error:
-            raise DataError(f"{given}: {error.strerror or error}") from None
+            raise DataError(f"{source}: {error.strerror or error}") from None
 
 
-def _files_in(given: Path) -> Iterator[tuple[Path, Path]]:
+def _files_in(source: Path) -> Iterator[tuple[Path, Path]]:
     def refuse(error: OSError) -> None:
         raise error
 
-    for folder, below, files in os.walk(given, onerror=refuse):
+    for folder, below, files in os.walk(source, onerror=refuse):
         below[:] = [name for name in below if not name.startswith((".", "_"))]
         linked = next((name for name in below if os.path.islink(os.path.join(folder, name))), None)
         if linked is not None:  # it may lead anywhere, and round in circles
             raise DataError(f"{Path(folder, linked)} is a link to a folder: name that folder itself")
         for name in files:
             if not name.startswith((".", "_")):
-                yield Path(folder, name), Path(folder, name).relative_to(given)
+                yield Path(folder, name), Path(folder, name).relative_to(source)
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Shards:
     paths: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        given = [self.inputs] if isinstance(self.inputs, str | os.PathLike) else list(self.inputs)
-        files = sorted((inside.as_posix(), str(path)) for path, inside in find_files(given))
+        inputs = [self.inputs] if isinstance(self.inputs, str | os.PathLike) else list(self.inputs)
+        files = sorted((inside.as_posix(), str(path)) for path, inside in find_files(inputs))
         if not files:
-            raise DataError(f"there is no file in {', '.join(map(str, given))}: expected shards of a corpus")
+            raise DataError(f"there is no file in {', '.join(map(str, inputs))}: expected shards of a corpus")
         object.__setattr__(self, "paths", tuple(path for _, path in files))
 
     def __iter__(self) -> Iterator[Sentence]:

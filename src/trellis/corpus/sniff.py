@@ -46,7 +46,7 @@ _CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def binary_kind(head: bytes) -> str | None:
-    """What a file that begins so is, or None if it may be text in an encoding that extends ASCII."""
+    """A name for the content of a binary file, by its first bytes; None if it may be text that extends ASCII."""
     head = head[:_BINARY_SAMPLE]
     named = next((name for magic, name in _MAGIC if head.startswith(magic)), None) or _zlib_kind(head)
     if named:
@@ -126,9 +126,7 @@ def suggest_encoding(data: bytes) -> str | None:
     return codecs.lookup(best[0]).name if best and not few else None
 
 
-SAMPLE = 500
-"""Lines at the beginning of a file that are looked at."""
-
+SAMPLE = 500  # lines at the beginning of a file that are looked at
 MOSTLY = 0.95
 _TYPE = r"[-_][^\W\d]\S*"
 SPAN_LABEL = re.compile(rf"[Oo0]|[BIESMLUW](?:{_TYPE})?|[biesmluw](?:{_TYPE})?|[^\W\d]\S*-[BIESMLU]")
@@ -169,13 +167,18 @@ def split_spaces(line: str) -> list[str]:
     return SPACES.split(line) if line else []
 
 
+def sample_lines(head: str) -> list[str]:
+    """The lines at the beginning of a file that are looked at, without blank ones."""
+    return [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
+
+
 def is_array(text: str) -> bool:
     """Whether the text opens an array of records; ``["text", {...}]`` is one record, as spaCy has them."""
     return _ARRAY.match(text) is not None
 
 
 def find_delimiter(items: Sequence[str]) -> str | None:
-    """What stands between nearly every word and its tag, if it is one of `DELIMITERS`."""
+    """The one of `DELIMITERS` that separates nearly every word from its tag; None if there is none."""
     return next((delimiter for delimiter in DELIMITERS if is_delimiter(delimiter, items)), None)
 
 
@@ -206,7 +209,7 @@ _MARK = re.compile(r"[^\w\s]{1,3}")
 
 def guess_content(head: str) -> Guess | None:
     """The format of a file that begins so; None where there is nothing but blank lines."""
-    lines = [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
+    lines = sample_lines(head)
     if not lines:
         return None
     if lines[0].lstrip()[:1] in ("{", "["):
@@ -234,7 +237,7 @@ def _guess_lines(head: str, lines: list[str]) -> Guess:
 
 def is_comma_separated(head: str) -> bool:
     """Whether lines of words are rather cells separated by commas, the last of which look like tags."""
-    lines = [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
+    lines = sample_lines(head)
     rows = [[cell or " " for cell in line.split(",")] for line in lines]
     return _told_by_columns(head, rows, marked=False) is not None and "," in lines[0]
 

@@ -24,7 +24,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,26 +33,28 @@ from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, TypeVar
 
 from trellis.corpus.sniff import DOCBIN, binary_kind, suggest_encoding
-from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened, shown
+from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened, shown, some_of
 from trellis.files import replacing
 from trellis.lazy import cached
 from trellis.tags import Scheme, Style, validate_tags
 from trellis.text import Sentence
+from trellis.untrusted import is_unicode
 
 T = TypeVar("T")
 StrPath = str | os.PathLike[str]
 OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]
-"""The number of its first line, whole lines, and whether some of them cannot be used: see `Source.is_unusable`."""
+"""The number of its first line, whole lines, and whether surrogates mark some as unusable; see `Source.is_unusable`."""
 
 LONGEST = 1 << 26
 """Characters that a line, a record or a sentence may have."""
+SHOWN = 10
+"""Changes that are listed one by one."""
 
 _BLOCK = 1 << 20
 _OPENING = 1 << 12
 _MOST_DROPPED = 16
 _KEPT_ERRORS = 100
-_SHOWN = 10
 _KEPT_TEXT = 1000
 _SIZE_OF_ERROR = 500
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
@@ -135,7 +137,7 @@ def _zstd_frames(file: IO[bytes], library: Any) -> Iterator[bytes]:
 
 
 def unpacked(file: IO[bytes], suffix: str, path: str) -> Any:
-    """What a file of this suffix unpacks to, as a file; other files as they are. `path` is for messages."""
+    """A file of the unpacked content, if the suffix is one of compression. `path` is for messages."""
     match suffix:
         case ".gz":
             return gzip.GzipFile("", "rb", fileobj=file)
@@ -247,7 +249,7 @@ def open_output(path: StrPath) -> Iterator[IO[bytes]]:
 
 @dataclass(slots=True)
 class Changes:
-    """What a reader had to change, of one kind: how often, and the first ten with their places."""
+    """Changes of one kind that a reader had to make: their number, and the first ten with their places."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
@@ -255,7 +257,7 @@ class Changes:
 
 @dataclass(slots=True)
 class ReadReport:
-    """What a reader took a file for, what it passed over by design, and what it skipped when asked to."""
+    """The format that a file was taken for, and everything in it that was passed over, skipped or changed."""
 
     format: str = ""
     reason: str = ""
@@ -269,24 +271,29 @@ class ReadReport:
     errors: list[CorpusError] = field(default_factory=list)
     """The first hundred of their errors, with the beginnings of their texts."""
     changed: dict[str, Changes] = field(default_factory=dict)
-    """What a reader had to change, by kind: tokens split at the edges of spans, say."""
+    """Changes that the reader had to make, by kind: tokens split at the edges of spans, say."""
 
     def change(self, kind: str, what: str) -> None:
         """Note one change."""
         changes = self.changed.setdefault(kind, Changes())
         changes.count += 1
-        if changes.count <= _SHOWN:
+        if changes.count <= SHOWN:
             changes.first.append(what)
 
     def notes(self) -> list[str]:
-        """What was left out or changed, for people: one line per kind, below it the first ten changes."""
+        """Notes for people on everything left out or changed: one line per kind, below it the first ten changes."""
         notes = [f"left out {kind}: {count:,}" for kind, count in self.left_out.items()]
         if self.skipped:
             notes.append(f"{self.skipped:,} skipped, the first: {self.errors[0]}")
         for kind, changes in self.changed.items():
-            more = [f"  and {changes.count - _SHOWN:,} more"] if changes.count > _SHOWN else []
-            notes += [f"{kind}: {changes.count:,}", *(f"  {what}" for what in changes.first), *more]
+            notes += [f"{kind}: {changes.count:,}", *first_lines(changes.first, changes.count)]
         return notes
+
+
+def first_lines(items: Sequence[str], count: int) -> list[str]:
+    """The first ten items, each on an indented line, and how many of `count` are not shown."""
+    more = [f"  and {count - SHOWN:,} more"] if count > SHOWN else []
+    return [*(f"  {item}" for item in items[:SHOWN]), *more]
 
 
 class Source:
@@ -409,22 +416,18 @@ class Source:
             return True
         is_byte = "\udc80" <= bad[0] <= "\udcff"
         shown = line.encode("utf-8", "surrogateescape" if is_byte else "backslashreplace")
-        found = f"byte 0x{ord(bad[0]) - 0xDC00:02x}" if is_byte else f"the surrogate U+{ord(bad[0]):04X}"
-        problem = f"expected text in {self._encoding}, found {found} at character {bad.start() - start + 1}"
-        self._advice = self._advice or self._advise(text)  # once per file
+        what = f"byte 0x{ord(bad[0]) - 0xDC00:02x}" if is_byte else f"the surrogate U+{ord(bad[0]):04X}"
+        problem = f"expected text in {self._encoding}, found {what} at character {bad.start() - start + 1}"
+        if self._advice is None:  # once per file
+            opening = self.opening[: self.opening.rfind("\n") + 1]  # whole lines: their last character is not cut
+            try:
+                name = suggest_encoding((opening + text[:_BLOCK]).encode(self._encoding, "surrogateescape"))
+            except UnicodeError:  # half a surrogate pair
+                name = None
+            like = f'it looks like {name}: --encoding {name} (in Python encoding="{name}")'
+            self._advice = _PASS_ENCODING if name is None else like
         self.fail(f"{problem}; {self._advice}", number, shown.decode("utf-8", "backslashreplace"), whole=text)
         return True
-
-    def _advise(self, text: str) -> str:
-        """How to give the right encoding, by name where the beginning of the file and this text show it."""
-        start = self.opening[: self.opening.rfind("\n") + 1]  # whole lines: their last character is not cut
-        try:
-            name = suggest_encoding((start + text[:_BLOCK]).encode(self._encoding, "surrogateescape"))
-        except UnicodeError:  # half a surrogate pair
-            name = None
-        if name is None:
-            return _PASS_ENCODING
-        return f'it looks like {name}: --encoding {name} (in Python encoding="{name}")'
 
     def _split(self, number: int, text: str, unusable: bool, lost: bool) -> Generator[tuple[range, str], None, int]:
         """The paragraphs of a text that starts at line `number`, the first only if it is not lost.
@@ -469,7 +472,7 @@ class Source:
             lines, newline, rest = text.rpartition("\n")
             if newline:
                 block = "".join([*pending, lines, newline])
-                yield line, block, has_surrogates(block)
+                yield line, block, not is_unicode(block)
                 line += block.count("\n")
                 pending, size = [], 0
             pending.append(rest)
@@ -480,7 +483,7 @@ class Source:
                 line, size, pending, dropping = line + 1, 0, [], _MOST_DROPPED * LONGEST
         block = "".join(pending)
         if block:
-            yield line, block, has_surrogates(block)
+            yield line, block, not is_unicode(block)
 
     def _read_text(self) -> Iterator[str]:
         r"""Decoded text without its byte-order mark, with ``\n`` as line ends; what does not decode is a surrogate."""
@@ -499,8 +502,8 @@ class Source:
                     problem = f"{self.name}: expected text in {self._encoding}"
                     if not isinstance(error, UnicodeDecodeError):
                         raise DataError(f"{problem}: {error}") from None
-                    place = count - len(error.object) + error.start
-                    raise DataError(f"{problem}, found {error.reason} at byte {place}; {_PASS_ENCODING}") from None
+                    position = count - len(error.object) + error.start
+                    raise DataError(f"{problem}, found {error.reason} at byte {position}; {_PASS_ENCODING}") from None
                 held = "\r" if text.endswith("\r") else ""  # "\n" may follow
                 text = text.removesuffix("\r")
                 text = text.replace("\r\n", "\n") if "\r" in text else text
@@ -522,17 +525,8 @@ class Source:
         return True
 
 
-def has_surrogates(text: str) -> bool:
-    """Whether the text holds a surrogate, which no encoding gives: an undecodable byte, or the mark of a cut."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 class LineError(Exception):
-    """What is wrong with a line, for the reader that knows file and number to report."""
+    """A problem with a line, for the reader that knows file and number to report."""
 
 
 class LeftOut(Exception):  # noqa: N818 - nothing is wrong
@@ -541,25 +535,30 @@ class LeftOut(Exception):  # noqa: N818 - nothing is wrong
 
 def refuse(sentence: Sentence, problem: str) -> NoReturn:
     """Raise that a sentence cannot be written, saying where it came from or else how it begins."""
-    place = sentence.where or f"sentence {shortened(' '.join(sentence.tokens[:LONGEST_SHOWN]))!r}"
-    raise DataError(f"{place}: {problem}")
+    where = sentence.where or f"sentence {shortened(' '.join(sentence.tokens[:LONGEST_SHOWN]))!r}"
+    raise DataError(f"{where}: {problem}")
+
+
+def refuse_tag(sentence: Sentence, position: int, tag: str, problem: str, number: int | None = None) -> NoReturn:
+    """Raise what is wrong with a tag: with its line if there is one, or else as tag of sentence `number`."""
+    line = sentence.line_of(position)
+    if line is not None and sentence.path is not None:
+        raise CorpusError(problem, path=sentence.path, line=line, text=f"{sentence.tokens[position]} {tag}")
+    if number is None:
+        refuse(sentence, problem)
+    raise DataError(f"sentence {number}, position {position}: {problem}")
 
 
 def refuse_illegal(sentence: Sentence, scheme: Scheme, style: Style = Style.PREFIX) -> None:
     """Raise the first step of the tags that the scheme forbids, with its line."""
     for violation in validate_tags(sentence.tags or (), scheme, style=style):
-        line = sentence.line_of(violation.position)
         problem = f"the tags are not legal {scheme.value}: {violation.reason}"
-        if line is None or sentence.path is None:
-            refuse(sentence, problem)
-        text = f"{sentence.tokens[violation.position]} {violation.tag}"
-        raise CorpusError(problem, path=sentence.path, line=line, text=text)
+        refuse_tag(sentence, violation.position, violation.tag, problem)
 
 
 def names_of(fields: Iterable[object]) -> str:
     """The names of fields, the first ten of them where there are more."""
-    names = [shown(field) for field in islice(fields, 11)]
-    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "") or "none"
+    return some_of([shown(field) for field in islice(fields, 11)], 10) or "none"
 
 
 def check_options(function: Callable[..., Any], options: dict[str, Any], doing: str) -> None:

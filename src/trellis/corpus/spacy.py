@@ -62,16 +62,11 @@ def tagged_sentence(span: Any, tags: str) -> Sentence | None:
     tokens = [token for token in span if not token.text.isspace()]
     if not tokens:
         return None
-    return sentence_of(tokens, span.doc.text, leaving=tags).with_tags(_tags(tokens, tags))
-
-
-def sentence_of(tokens: Sequence[Any], text: str, *, leaving: str = "ent") -> Sentence:
-    """Tokens of a document with this text; what spaCy knows of each is a column, `leaving` out one of them."""
     begin, last = tokens[0].idx, tokens[-1]
     words = [token.text for token in tokens]
     offsets = [(token.idx - begin, token.idx - begin + len(token.text)) for token in tokens]
-    columns = {name: values for name in _COLUMNS if name != leaving and (values := _values(tokens, name))}
-    return Sentence(words, None, text[begin : last.idx + len(last.text)], offsets, columns)
+    columns = {name: values for name in _COLUMNS if name != tags and (values := _values(tokens, name))}
+    return Sentence(words, _tags(tokens, tags), span.doc.text[begin : last.idx + len(last.text)], offsets, columns)
 
 
 def _tags(tokens: Sequence[Any], tags: str) -> list[str] | None:
@@ -80,8 +75,8 @@ def _tags(tokens: Sequence[Any], tags: str) -> list[str] | None:
     if not all(token.ent_iob_ for token in tokens):  # "" where nothing is known
         return None
     result: list[str] = []
-    for before, token in itertools.pairwise([None, *tokens]):
-        goes_on = token.ent_iob_ == "I" and before is not None and before.ent_type_ == token.ent_type_
+    for previous, token in itertools.pairwise([None, *tokens]):
+        goes_on = token.ent_iob_ == "I" and previous is not None and previous.ent_type_ == token.ent_type_
         result.append("O" if token.ent_iob_ == "O" else f"{'I' if goes_on else 'B'}-{token.ent_type_}")
     return result
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from trellis import metrics, store
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.corpus.bad_tags import SHOWN, OnBadTags, check_on_bad_tags, mend, notes_on, refusal, spellings
+from trellis.corpus.bad_tags import OnBadTags, check_on_bad_tags, mend, notes_on, refusal, spellings
+from trellis.corpus.source import SHOWN
 from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown, some_of, warn
 from trellis.lazy import cached
 from trellis.tags import (
