@@ -28,7 +28,9 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -56,7 +58,12 @@ T = TypeVar("T")
 _LARGEST = int(sys.float_info.max)
 _UNSET = "unset"
 """None in TOML, for a setting whose default is not None."""
-_KNOWN_HINTS: dict[type[Any], dict[str, Any]] = {}
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    """The types of the settings of a dataclass; to work them out takes a millisecond."""
+    return typing.get_type_hints(cls)
 
 
 def setting(default: T, explanation: str) -> T:
@@ -89,13 +96,6 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
         return cls(**checked)
     except TypeError as error:
         raise ConfigError(f"{where or cls.__name__}: {error}") from None
-
-
-def _hints(cls: type[Any]) -> dict[str, Any]:
-    """The types of the settings; to work them out takes a millisecond."""
-    if cls not in _KNOWN_HINTS:
-        _KNOWN_HINTS[cls] = typing.get_type_hints(cls)
-    return _KNOWN_HINTS[cls]
 
 
 def to_toml(config: Any) -> str:
@@ -138,7 +138,7 @@ def _merged(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_file(cls: type[T], values: Mapping[str, Any], name: str) -> T:
-    """Like `from_dict`, with the name of what was read in front of an error."""
+    """Like `from_dict`, with the name of the file in front of an error."""
     try:
         return from_dict(cls, values)
     except ConfigError as error:
@@ -221,7 +221,12 @@ def _check(path: str, value: Any, kind: Any) -> Any:
     """The value as the type needs it: lists become tuples, integers floats, dicts nested configurations."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
-        return None if value == _UNSET and _may_be_unset(kind) else _check_union(path, value, arguments)
+        if value == _UNSET and _may_be_unset(kind):
+            return None
+        for one in arguments:
+            with suppress(ConfigError):
+                return _check(path, value, one)
+        return _refuse(path, value, " or ".join(map(_expected, arguments)))
     if origin is Literal:
         known = any(value == one and type(value) is type(one) for one in arguments)
         return value if known else _refuse(path, value, _expected(kind))
@@ -231,32 +236,7 @@ def _check(path: str, value: Any, kind: Any) -> Any:
         return tuple(_check(f"{path}[{i}]", item, arguments[0]) for i, item in enumerate(value))
     if origin in (dict, Mapping) and isinstance(value, Mapping):
         return {key: _check(f"{path}.{key}", item, arguments[1]) for key, item in value.items()}
-    return _check_plain(path, value, origin or kind)
-
-
-def _may_be_unset(kind: Any) -> bool:
-    """Whether the word `unset` can stand for None: not if it could also be a string of that setting."""
-    kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else ()
-    return type(None) in kinds and str not in kinds
-
-
-def _check_union(path: str, value: Any, kinds: tuple[Any, ...]) -> Any:
-    for kind in kinds:
-        try:
-            return _check(path, value, kind)
-        except ConfigError:
-            continue
-    return _refuse(path, value, " or ".join(map(_expected, kinds)))
-
-
-def _expected(kind: Any) -> str:
-    """How an error names a type: a choice by its values."""
-    if typing.get_origin(kind) is Literal:
-        return " or ".join(map(repr, typing.get_args(kind)))
-    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
-
-
-def _check_plain(path: str, value: Any, kind: Any) -> Any:
+    kind = origin or kind
     if kind is Any:
         return value
     if kind is Path and isinstance(value, str):
@@ -266,6 +246,19 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
         return _refuse(path, value, kind.__name__)
     return value
+
+
+def _may_be_unset(kind: Any) -> bool:
+    """Whether the word `unset` can stand for None: not if it could also be a string of that setting."""
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else ()
+    return type(None) in kinds and str not in kinds
+
+
+def _expected(kind: Any) -> str:
+    """How an error names a type: a choice by its values."""
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(map(repr, typing.get_args(kind)))
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 
 def _refuse(path: str, value: Any, expected: str) -> Any:

@@ -78,8 +78,7 @@ def nearest(name: object, known: Iterable[str], *, always: bool = False) -> str 
     'shape'
     >>> nearest("colour", ["shape", "type"])
     """
-    found = get_close_matches(str(name), list(known), n=1, cutoff=0.0 if always else _SIMILAR)
-    return found[0] if found else None
+    return next(iter(get_close_matches(str(name), list(known), n=1, cutoff=0.0 if always else _SIMILAR)), None)
 
 
 def did_you_mean(

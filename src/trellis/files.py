@@ -56,7 +56,7 @@ def write_together(
     """
     targets = {path: _resolved(path, error) for path in contents}
     partials = {path: _beside(target) for path, target in targets.items()}
-    before: dict[Path, Path] = {}  # the old files, under another name, while the new ones take their places
+    old: dict[Path, Path] = {}  # the old files, under another name, while the new ones take their places
     path = next(iter(contents))
     try:
         for path, content in contents.items():
@@ -71,11 +71,11 @@ def write_together(
             _sync(partials[path])
         for path, target in targets.items():
             if target.exists():
-                before[path] = _beside(target)
+                old[path] = _beside(target)
                 try:
-                    os.link(target, before[path])
+                    os.link(target, old[path])
                 except OSError:  # not every file system has a second name for a file
-                    shutil.copyfile(target, before[path])
+                    shutil.copyfile(target, old[path])
         done: list[Path] = []
         try:
             for path, target in targets.items():
@@ -84,8 +84,8 @@ def write_together(
         except BaseException:
             for changed in done:
                 with suppress(OSError):
-                    if changed in before:
-                        os.replace(before[changed], targets[changed])
+                    if changed in old:
+                        os.replace(old[changed], targets[changed])
                     else:
                         targets[changed].unlink()
             raise
@@ -94,7 +94,7 @@ def write_together(
     except OSError as problem:
         raise _unwritable(path, problem, error) from None
     finally:
-        for left in (*partials.values(), *before.values()):
+        for left in (*partials.values(), *old.values()):
             _remove(left)
 
 
@@ -229,17 +229,17 @@ class AppendedLines:
                 self._remove_half_a_line()
             raise self._refusal(problem) if isinstance(problem, OSError) else problem from None
 
-    def set_aside(self, kept: Sequence[bytes], bad: Sequence[bytes]) -> Path:
-        """Leave only the lines `kept` in the file; the bad ones go to the end of ``NAME.bad``, which is returned."""
+    def set_aside(self, good: Sequence[bytes], bad: Sequence[bytes]) -> Path:
+        """Leave only the good lines in the file; the bad ones go to the end of ``NAME.bad``, which is returned."""
         aside = self._path.with_name(f"{self._path.name}.bad")
         try:
-            before = aside.read_bytes() if aside.exists() else b""
+            earlier = aside.read_bytes() if aside.exists() else b""
         except OSError as problem:
             raise self._refusal(problem) from None
         if bad:
-            write_bytes(aside, before + b"".join(line + b"\n" for line in bad), self._error)
+            write_bytes(aside, earlier + b"".join(line + b"\n" for line in bad), self._error)
         with replacing(self._path, self._error) as partial:
-            partial.write_bytes(b"".join(line + b"\n" for line in kept))
+            partial.write_bytes(b"".join(line + b"\n" for line in good))
             handle = os.open(partial, os.O_RDWR | os.O_APPEND)
             _lock(handle)  # before anybody sees it
         os.close(self._handle)

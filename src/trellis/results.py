@@ -7,6 +7,7 @@ ways to draw it. The library itself prints nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, is_dataclass
 from html import escape as escape_html
@@ -40,7 +41,7 @@ class Grid:
         widths = [max(3, *(_cells(row[i]) for row in cells)) for i in range(len(self.columns))]
         lines = [_markdown_row(row, widths, self.names) for row in cells]
         dashes = ["-" * (width - 1) for width in widths]
-        rule = [f":{dash}" if place < self.names else f"{dash}:" for place, dash in enumerate(dashes)]
+        rule = [f":{dash}" if column < self.names else f"{dash}:" for column, dash in enumerate(dashes)]
         return "\n".join([lines[0], _markdown_row(rule, widths, self.names), *lines[1:]])
 
     def to_text(self) -> str:
@@ -53,22 +54,20 @@ class Grid:
         from rich.table import Table
 
         table = Table(title=self.title, title_justify="left")
-        for index, column in enumerate(self.columns):
-            table.add_column(escape(column), justify="left" if index < self.names else "right")
+        for index, name in enumerate(self.columns):
+            table.add_column(escape(name), justify="left" if index < self.names else "right")
         for number, row in enumerate(self.rows):
-            cells = ((escape(cell), (number, place) in self.marked) for place, cell in enumerate(row))
+            cells = ((escape(cell), (number, column) in self.marked) for column, cell in enumerate(row))
             table.add_row(*(f"[bold green]{cell}[/]" if marked else cell for cell, marked in cells))
         return table
 
     def to_html(self) -> str:
         """A table for notebooks, with the names on the left and the figures on the right of their cells."""
         head = _html_row("th", self.columns, self.names)
-        marked: dict[int, set[int]] = {}
-        for number, place in self.marked:
-            marked.setdefault(number, set()).add(place)
-        rows = (
-            _html_row("td", row, self.names, marked.get(number, frozenset())) for number, row in enumerate(self.rows)
-        )
+        marked: dict[int, set[int]] = defaultdict(set)
+        for number, column in self.marked:
+            marked[number].add(column)
+        rows = (_html_row("td", row, self.names, marked[number]) for number, row in enumerate(self.rows))
         title = f"<caption style='text-align:left'>{escape_html(self.title)}</caption>"
         return f"<table>{title}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
@@ -83,8 +82,8 @@ def _one_line(cell: str) -> str:
 
 
 def _html_row(tag: str, cells: tuple[str, ...], names: int, marked: Set[int] = frozenset()) -> str:
-    sides = ("left" if place < names else "right" for place in range(len(cells)))
-    styles = (f"text-align:{side}{_MARKED if place in marked else ''}" for place, side in enumerate(sides))
+    sides = ("left" if column < names else "right" for column in range(len(cells)))
+    styles = (f"text-align:{side}{_MARKED if column in marked else ''}" for column, side in enumerate(sides))
     parts = (f'<{tag} style="{style}">{escape_html(cell)}</{tag}>' for style, cell in zip(styles, cells, strict=True))
     return f"<tr>{''.join(parts)}</tr>"
 
@@ -101,7 +100,7 @@ def _value(cell: str) -> str | int | float | None:
 def _markdown_row(cells: list[str], widths: list[int], names: int) -> str:
     gaps = [" " * (width - _cells(cell)) for cell, width in zip(cells, widths, strict=True)]
     pairs = enumerate(zip(cells, gaps, strict=True))
-    return "| " + " | ".join(cell + gap if place < names else gap + cell for place, (cell, gap) in pairs) + " |"
+    return "| " + " | ".join(cell + gap if column < names else gap + cell for column, (cell, gap) in pairs) + " |"
 
 
 def _cells(text: str) -> int:

@@ -68,7 +68,7 @@ class Stored:
 
     @classmethod
     def of(cls, where: str, kind: str, manifest: dict[str, Any], arrays: Arrays) -> Stored:
-        """The same from memory."""
+        """A manifest and arrays from memory; `where` stands for the file in messages."""
         return cls(where, kind, Fields(manifest, f"{where}: the manifest"), arrays)
 
     def __contains__(self, name: str) -> bool:
@@ -88,30 +88,41 @@ class Stored:
         Without a limit, integers may be anything and floats anything finite; NaN is never allowed, and an infinity only
         if it is the limit.
         """
-        found = self._typed(name, tuple(map(np.dtype, dtype if isinstance(dtype, tuple) else (dtype,))), shape)
-        if found.size and (found.dtype.kind == "f" or (low, high) != (None, None)):
-            self._check_range(name, found, low, high)
-        return found
+        dtypes = tuple(map(np.dtype, dtype if isinstance(dtype, tuple) else (dtype,)))
+        expected = " or ".join(map(str, dtypes))
+        if name not in self.arrays:
+            raise self.refused(name, f"is missing: expected {expected} of shape {_shape_text(shape)}")
+        array = self.arrays[name]
+        if not shape and array.shape == (1,):  # numbers are stored like this
+            array = array.reshape(())
+        if array.dtype not in dtypes:
+            raise self.refused(name, f"must be {expected}, got {array.dtype}")
+        fits = array.ndim == len(shape) and all(a in (None, b) for a, b in zip(shape, array.shape, strict=True))
+        if not fits:
+            raise self.refused(name, f"must have the shape {_shape_text(shape)}, got {_shape_text(array.shape)}")
+        if array.size and (array.dtype.kind == "f" or (low, high) != (None, None)):
+            self._check_range(name, array, low, high)
+        return array
 
     def ends(self, name: str, dtype: npt.DTypeLike, total: int, count: int | None = None) -> AnyArray:
         """Where the parts of a whole of `total` items end: the ends never decrease, and the last one is `total`."""
-        found = self.array(name, dtype, (count,), 0, total)
+        ends = self.array(name, dtype, (count,), 0, total)
         # No differences are taken: those of hostile numbers overflow.
-        falls = np.flatnonzero(found[1:] < found[:-1])
+        falls = np.flatnonzero(ends[1:] < ends[:-1])
         if len(falls):
             raise self.refused(name, f"must never decrease, but does so after [{falls[0]}]")
-        last = int(found[-1]) if len(found) else 0
+        last = int(ends[-1]) if len(ends) else 0
         if last != total:
             raise self.refused(name, f"must end with {total}, got {last}")
-        return found
+        return ends
 
     def lengths(self, name: str, total: int, count: int | None = None) -> IntArray:
         """Where the parts of a whole of `total` items end, given their lengths in any type that `narrowed` gives."""
-        found = self.array(name, NARROW, (count,))
-        last = int(found.sum(dtype=np.uint64))  # of at most 2**32 each: no sum of what fits into memory wraps around
+        lengths = self.array(name, NARROW, (count,))
+        last = int(lengths.sum(dtype=np.uint64))  # of at most 2**32 each: no sum of what fits into memory wraps around
         if last != total:
             raise self.refused(name, f"must add up to {total}, got {last}")
-        return np.cumsum(found, dtype=np.int64)
+        return np.cumsum(lengths, dtype=np.int64)
 
     def strings(self, name: str) -> tuple[str, ...]:
         """The inverse of `trellis.store.pack_strings`."""
@@ -133,38 +144,22 @@ class Stored:
         """The error for an array that must have another property."""
         return StoreError(f"{self.where}: the array {name!r} {problem}")
 
-    def _typed(self, name: str, dtypes: tuple[np.dtype[Any], ...], shape: Shape) -> AnyArray:
-        expected = " or ".join(map(str, dtypes))
-        if name not in self.arrays:
-            raise self.refused(name, f"is missing: expected {expected} of shape {_shape_text(shape)}")
-        found = self.arrays[name]
-        if not shape and found.shape == (1,):  # numbers are stored like this
-            found = found.reshape(())
-        if found.dtype not in dtypes:
-            raise self.refused(name, f"must be {expected}, got {found.dtype}")
-        fits = found.ndim == len(shape) and all(a in (None, b) for a, b in zip(shape, found.shape, strict=True))
-        if not fits:
-            raise self.refused(name, f"must have the shape {_shape_text(shape)}, got {_shape_text(found.shape)}")
-        return found
-
-    def _check_range(self, name: str, found: AnyArray, low: float | None, high: float | None) -> None:
+    def _check_range(self, name: str, array: AnyArray, low: float | None, high: float | None) -> None:
         """Two passes without a copy; NaN is both the smallest and the largest value of an array that contains it."""
-        info = np.finfo(found.dtype) if found.dtype.kind == "f" else np.iinfo(found.dtype)
+        info = np.finfo(array.dtype) if array.dtype.kind == "f" else np.iinfo(array.dtype)
         least, most = info.min if low is None else low, info.max if high is None else high
-        if found.min() >= least and found.max() <= most:
+        if array.min() >= least and array.max() <= most:
             return
-        place = tuple(map(int, np.argwhere(~((found >= least) & (found <= most)))[0]))
-        raise self.refused(name, f"must {_range_text(low, high)}, got {found[place]} at {list(place)}")
+        position = tuple(map(int, np.argwhere(~((array >= least) & (array <= most)))[0]))
+        if high is None:
+            limits = "be finite" if low is None else "be finite or -inf" if low == -np.inf else f"be at least {low}"
+        else:
+            limits = f"be at most {high}" if low is None else f"lie in {low}..{high}"
+        raise self.refused(name, f"must {limits}, got {array[position]} at {list(position)}")
 
 
 def _shape_text(shape: Iterable[int | None]) -> str:
     return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
-
-
-def _range_text(low: float | None, high: float | None) -> str:
-    if high is None:
-        return "be finite" if low is None else "be finite or -inf" if low == -np.inf else f"be at least {low}"
-    return f"be at most {high}" if low is None else f"lie in {low}..{high}"
 
 
 def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> None:
@@ -269,7 +264,7 @@ def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> S
 
 
 def read_manifest(path: str | Path, kind: str | None = None) -> Fields:
-    """What a file says about itself; its arrays are not read."""
+    """The manifest of a file; its arrays are not read."""
     with _opened(path) as (file, size):
         return _header(file, size, str(path), kind).manifest
 
@@ -297,12 +292,12 @@ def _header(file: FileIO, size: int, path: str, kind: str | None) -> _Header:
     content = _content(path, values)
     if kind is not None and content.text("kind") != kind:
         raise StoreError(f"{path} holds a model of kind {content.text('kind')!r}, expected {kind!r}")
-    own = content.value("manifest", dict)
+    manifest = Fields(content.value("manifest", dict), f"{path}: the manifest")
     begin = file.tell()
     entries = [_entry(path, values.table(name), name, size - begin) for name in values.values]
     return _Header(
         content.text("kind"),
-        Fields(own, f"{path}: the manifest"),
+        manifest,
         content.table("crc32"),
         _one_after_another(path, entries, size - begin),
     )
@@ -327,7 +322,7 @@ def _header_values(file: FileIO, size: int, path: str) -> Any:
 
 
 def _content(path: str, header: Fields) -> Fields:
-    """What Trellis wrote into the header; it is removed from it."""
+    """The fields that Trellis wrote into the header, which are removed from it."""
     metadata = header.values.pop("__metadata__", None)
     text = metadata.get("trellis") if isinstance(metadata, dict) else None
     if not isinstance(text, str):

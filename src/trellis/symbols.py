@@ -28,12 +28,11 @@ class Symbols:
         object.__setattr__(self, "_ids", {name: number for number, name in enumerate(self.names, start=FIRST)})
 
     @classmethod
-    def learn(cls, counts: Mapping[str, int], min_freq: int = 1, before: Symbols | None = None) -> Symbols:
-        """Symbols of the names that occur often enough, most frequent first, after those that were known before."""
-        known = () if before is None else before.names
-        often = (name for name, count in counts.items() if count >= min_freq)
-        new = sorted((name for name in often if before is None or name not in before), key=lambda s: (-counts[s], s))
-        return cls((*known, *new))
+    def learn(cls, counts: Mapping[str, int], min_freq: int = 1, known: Symbols | None = None) -> Symbols:
+        """Symbols of the names that occur often enough, most frequent first, after those that are known already."""
+        known = known or cls()
+        new = (name for name, count in counts.items() if count >= min_freq and name not in known)
+        return cls((*known.names, *sorted(new, key=lambda name: (-counts[name], name))))
 
     def __len__(self) -> int:
         """How many ids there are, padding and unknown included."""

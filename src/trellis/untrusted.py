@@ -86,23 +86,23 @@ class Fields:
         expected = " or ".join(_NAMES[kind] for kind in kinds)
         if name not in self.values:
             raise self.error(f"{self.where} lacks the field {name!r}: expected {expected}")
-        found = self.values[name]
-        if type(found) not in kinds:
-            raise self.error(f"{self.where}: the field {name!r} must be {expected}, got {_name(found)}")
-        return found
+        value = self.values[name]
+        if type(value) not in kinds:
+            raise self.error(f"{self.where}: the field {name!r} must be {expected}, got {_name(value)}")
+        return value
 
     def text(self, name: str) -> str:
         """A string."""
-        found: str = self.value(name, str)
-        return found
+        text: str = self.value(name, str)
+        return text
 
     def choice(self, name: str, allowed: Iterable[str]) -> str:
         """One of some strings."""
-        found, known = self.text(name), tuple(allowed)
-        if found not in known:
+        text, known = self.text(name), tuple(allowed)
+        if text not in known:
             expected = ", ".join(map(repr, known))
-            raise self.error(f"{self.where}: the field {name!r} must be one of {expected}, got {shown(found)}")
-        return found
+            raise self.error(f"{self.where}: the field {name!r} must be one of {expected}, got {shown(text)}")
+        return text
 
     def integer(self, name: str, low: int, high: int) -> int:
         """A whole number in ``low..high``."""
@@ -119,13 +119,13 @@ class Fields:
 
     def items(self, name: str, *kinds: type) -> list[Any]:
         """A list of values of these types."""
-        found: list[Any] = self.value(name, list)
-        for number, item in enumerate(found):
+        items: list[Any] = self.value(name, list)
+        for number, item in enumerate(items):
             if type(item) not in kinds:
                 expected = " or ".join(_NAMES[kind] for kind in kinds)
                 what = f"item {number} of the field {name!r}"
                 raise self.error(f"{self.where}: {what} must be {expected}, got {_name(item)}")
-        return found
+        return items
 
     def table(self, name: str) -> Fields:
         """An object."""

@@ -121,30 +121,30 @@ def read_vectors(
             layout = _Layout.of(file, name)
             first = usual_count(layout.size) if extra is None else extra
             entries = _binary_entries(file, name, layout) if layout.binary else _text_entries(file, name, layout)
-            found: dict[bytes, int] = {}
-            kept: list[Float32Array] = []
-            for number, (place, key, data) in enumerate(entries):
-                if (number < first or key in keys) and key not in found:
-                    found[key] = len(kept)
-                    kept.append(_values(name, place, key, data, layout))
+            row_of: dict[bytes, int] = {}
+            values: list[Float32Array] = []
+            for number, (position, key, data) in enumerate(entries):
+                if (number < first or key in keys) and key not in row_of:
+                    row_of[key] = len(values)
+                    values.append(_values(name, position, key, data, layout))
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{name}: {getattr(error, 'strerror', None) or error}") from error
     rows: dict[str, int] = {}
     exact = lowered = 0
     for word in words:
-        row = found.get(_encode(word))
+        row = row_of.get(_encode(word))
         if row is not None:
             exact += 1
-        elif lower_fallback and (row := found.get(_encode(word.lower()))) is not None:
+        elif lower_fallback and (row := row_of.get(_encode(word.lower()))) is not None:
             lowered += 1
         else:
             continue
         rows[word] = row
-    for key, row in found.items() if extra != 0 else ():
+    for key, row in row_of.items() if extra != 0 else ():
         word = key.decode("utf-8", "ignore")
         if word.encode() == key:  # no sentence has a word that is not UTF-8
             rows.setdefault(word, row)
-    array = np.array(kept, dtype=np.float32).reshape(len(kept), layout.size)
+    array = np.array(values, dtype=np.float32).reshape(len(values), layout.size)
     return Vectors(rows, array, Coverage(exact, lowered, len(words) - exact - lowered), layout.format)
 
 
@@ -154,7 +154,7 @@ def _encode(word: str) -> bytes:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the head of a file says: the length of its vectors, its header, and its format."""
+    """The length of a file's vectors, its header and its format, as the first lines show them."""
 
     size: int
     count: int | None
@@ -271,37 +271,37 @@ def _binary_entries(file: io.BufferedReader, name: str, layout: _Layout) -> Iter
     """Each entry is a word, a space, the numbers, and perhaps a newline."""
     assert layout.count is not None
     width = 4 * layout.size
-    data, at, before = file.read(_BLOCK), 0, layout.body  # `before` counts the bytes in front of data
+    data, at, passed = file.read(_BLOCK), 0, layout.body  # `passed` counts the bytes in front of data
     for number in range(1, layout.count + 1):
         while (space := data.find(b" ", at, at + _LONGEST_WORD)) < 0 or space + 1 + width > len(data):
             block = file.read(_BLOCK)
             if not block or len(data) - at > _LONGEST_WORD + width:
                 problem = "the file ends in" if not block else f"no word of at most {_LONGEST_WORD} bytes at"
                 promised = f"word {number} of the {layout.count} that the header promises"
-                raise DataError(f"{name}: byte {before + at}: {problem} {promised}")
-            before += at
+                raise DataError(f"{name}: byte {passed + at}: {problem} {promised}")
+            passed += at
             data, at = data[at:] + block, 0
         end = space + 1 + width
-        yield before + at, data[at:space].lstrip(b"\n"), data[space + 1 : end]
+        yield passed + at, data[at:space].lstrip(b"\n"), data[space + 1 : end]
         at = end
     if (data[at:] + file.read(_BLOCK)).strip():
         problem = f"expected the end after the {layout.count} words that the header promises, found more"
-        raise DataError(f"{name}: byte {before + at}: {problem}")
+        raise DataError(f"{name}: byte {passed + at}: {problem}")
 
 
-def _values(name: str, place: int, word: bytes, data: bytes, layout: _Layout) -> Float32Array:
+def _values(name: str, position: int, word: bytes, data: bytes, layout: _Layout) -> Float32Array:
     """The numbers of an entry."""
     if layout.binary:
         values = np.frombuffer(data, dtype="<f4").astype(np.float32)
         if not np.isfinite(values).all():
-            raise DataError(f"{name}: byte {place}: expected finite numbers for {_show(word)}, found {values}")
+            raise DataError(f"{name}: byte {position}: expected finite numbers for {_show(word)}, found {values}")
         return values
     fields = data.rsplit(b" ", layout.size)[1:]
     numbers = _numbers(fields)
     if numbers is None:
         wrong = next(number for number, field in enumerate(fields, 1) if _numbers([field]) is None)
         problem = f"expected a finite number as number {wrong} of {layout.size}, found {_show(fields[wrong - 1])}"
-        raise _line_error(name, place, problem, data)
+        raise _line_error(name, position, problem, data)
     return numbers
 
 
