@@ -30,7 +30,6 @@ import typing
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -58,12 +57,14 @@ T = TypeVar("T")
 _LARGEST = int(sys.float_info.max)
 _UNSET = "unset"
 """None in TOML, for a setting whose default is not None."""
+_KNOWN_HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
-@cache
-def _hints(cls: Any) -> dict[str, Any]:
-    """The types of the settings of a dataclass; to work them out takes a millisecond."""
-    return typing.get_type_hints(cls)
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """The types of the settings; to work them out takes a millisecond."""
+    if cls not in _KNOWN_HINTS:
+        _KNOWN_HINTS[cls] = typing.get_type_hints(cls)
+    return _KNOWN_HINTS[cls]
 
 
 def setting(default: T, explanation: str) -> T:
