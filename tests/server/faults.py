@@ -31,7 +31,7 @@ from pathlib import Path
 
 import trellis
 from tests.cli.conftest import sentences
-from tests.server.process import Running, running
+from tests.server.process import Running, running, until
 from trellis.models import CRF, HMM, folder
 
 WORDS = [
@@ -141,14 +141,16 @@ class Siege:
             self.seen(int(answer.split()[1]))
 
     def kill(self, rng: random.Random) -> None:
-        """One of the workers; granian gives up if the same one dies twice within 5.5 seconds.
+        """One of the workers, and wait for the next one to take its place.
 
-        None after the end: a server that is stopped before it has replaced a dead worker exits with 1.
+        granian gives up if the same worker dies within 5.5 seconds of its start, and a server that is stopped before it
+        has replaced a dead worker exits with 1.
         """
         time.sleep(rng.uniform(6.0, 8.0))
-        workers = self.server.workers()
-        if len(workers) > 1 and time.monotonic() < self.end:
-            os.kill(rng.choice(workers), signal.SIGKILL)
+        if time.monotonic() < self.end:
+            before = self.server.workers()
+            os.kill(rng.choice(before), signal.SIGKILL)
+            until(lambda: set(self.server.workers()) - set(before))
 
     def replace(self, rng: random.Random) -> None:
         """A model's file by half of it, by nothing, by itself."""

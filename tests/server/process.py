@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,14 +72,12 @@ class Running:
         """Ask until the answer is as wanted."""
         end = time.monotonic() + PATIENCE
         while True:
-            try:
+            with suppress(OSError):
                 status, content = self.ask(path, value)
                 if wanted(content):
                     return status, content
-            except OSError:
-                pass
             assert time.monotonic() < end, f"{path} did not become what was wanted"
-            time.sleep(0.05)
+            time.sleep(0.01)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code and what it said."""
@@ -91,6 +89,14 @@ class Running:
         """What it has written to standard error so far."""
         self.errors.seek(0)
         return self.errors.read()
+
+
+def until(wanted: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + PATIENCE
+    while not wanted():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def running(*arguments: object, before: str = "") -> AbstractContextManager[Running]:

@@ -8,15 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.server.conftest import TEXT
-from tests.server.process import PATIENCE, Running, running
+from tests.server.process import Running, running, until
 from tests.server.test_registry import MODEL, other_model
 from trellis.errors import ConfigError
 from trellis.server.runner import free_port
@@ -29,13 +27,6 @@ def server(model_folders: dict[str, Path]) -> Any:
 
 
 HEAD = b"POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-
-
-def until(wanted: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not wanted():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_it_serves_models_under_their_names(server: Running) -> None:
@@ -179,6 +170,14 @@ def test_a_killed_worker_costs_only_the_requests_that_were_in_it(model_folders: 
                 thread.join()
         assert set(found) == {200}
         assert len(lost) <= 8  # each client at most once in the worker, and once in its queue of connections
+
+
+def test_a_worker_that_has_just_been_started_ends_too(model_folders: dict[str, Path]) -> None:
+    with running(model_folders["ner"], "--workers", 2, "--timeout", 1000) as server:  # more than the test waits
+        first = server.workers()
+        os.kill(first[0], signal.SIGKILL)
+        until(lambda: set(server.workers()) - set(first))
+        assert server.stop()[0] == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers share memory where they are forked")

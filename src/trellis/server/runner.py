@@ -35,6 +35,8 @@ _GARBAGE = 50_000
 """Objects that may gather until the garbage collector looks at them: a request of many sentences has hundreds."""
 _PATIENCE = 5
 """Seconds that a worker has beyond the longest request to end by itself."""
+_DRAIN = 10.0
+"""Seconds for what was accepted, once nobody can stop a worker any more."""
 _LOG = {
     "formatters": {"plain": {"format": "trellis: %(message)s"}},
     "handlers": {"errors": {"class": "logging.StreamHandler", "stream": "ext://sys.stderr", "formatter": "plain"}},
@@ -51,7 +53,6 @@ class AppLoader:
     workers: int
 
     def __call__(self) -> ASGIApp:
-        """Called once in each worker."""
         if self.workers > 1 and "TRELLIS_NUM_THREADS" not in os.environ:
             set_num_threads(max(1, get_num_threads() // self.workers))
         sys.setswitchinterval(_SWITCH)
@@ -69,8 +70,7 @@ def free_port(host: str, port: int) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as sock:
-            found: int = sock.getsockname()[1]
-            return found
+            return int(sock.getsockname()[1])
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot listen at {host}, port {port}: {error}") from None
 
@@ -117,10 +117,10 @@ def run(
     )
     gc.collect()
     gc.freeze()  # what exists now is not looked at again, which would copy it for each worker
+    if hasattr(os, "register_at_fork"):
+        # A worker that is stopped before it listens for signals would not hear it, and keep everybody waiting.
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
     server.serve(target_loader=AppLoader(registry, settings, workers), wrap_loader=False)
-
-
-_DRAIN = 10.0  # seconds for what was accepted, once nobody can stop a worker any more
 
 
 def _end_with_parent() -> None:
