@@ -91,6 +91,7 @@ def test_words_of_a_segmenter_end_at_white_space(client: Client, model_folders: 
 
 def test_no_inputs_are_no_results(client: Client) -> None:
     assert client.post("/v1/tag", {"texts": []}).json()["results"] == []
+    assert [one["tokens"] for one in client.post("/v1/tag", {"documents": [" "]}).json()["results"]] == [[]]
 
 
 def test_the_trellis_of_a_text(client: Client, ner: Any) -> None:

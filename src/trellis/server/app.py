@@ -27,7 +27,7 @@ from trellis.server.json_lines import LinesResponse
 from trellis.server.labelstudio import LabelStudioHealth, LabelStudioSetup, prediction_job, version_of
 from trellis.server.limits import BodyReader, ServerLimits, check_type, media_type
 from trellis.server.metrics import Metrics, RequestCounter
-from trellis.server.problems import JSON, RequestError, logged
+from trellis.server.problems import JSON, RequestError, problem_of
 from trellis.server.registry import ModelRegistry
 from trellis.server.security import LOCAL, Guard, Keys
 
@@ -35,10 +35,10 @@ _INLINE = 4 * 2**10
 """Bytes of a request up to which it is read in the event loop; longer ones are read where the model runs."""
 _PROMPT = 0.02  # seconds in which most answers are there: no need to watch the client
 _MEDIA = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
 }
 
 
@@ -57,17 +57,16 @@ class ServerSettings:
 
 def create_app(registry: ModelRegistry, settings: ServerSettings | None = None) -> ASGIApp:
     """The application; it starts and stops with ASGI's lifespan."""
-    chosen = settings or ServerSettings()
-    routes = Routes(registry, chosen)
+    settings = settings or ServerSettings()
+    routes = Routes(registry, settings)
     table = routes.table()
     app = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=routes.lifespan)
     app.router.redirect_slashes = False  # nobody is sent to an address that is made of the Host header
-    guard = Guard(app, chosen.hosts, chosen.keys)
-    return RequestCounter(guard, routes.figures, {route.path for route in table})
+    return RequestCounter(Guard(app, settings.hosts, settings.keys), routes.metrics, {route.path for route in table})
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
-    """An address that does not exist, or not with this method."""
+    """The answer at an address that does not exist, or not with this method."""
     assert isinstance(error, HTTPException)
     problem = RequestError("not_found", "there is nothing at this address: see /docs")
     if error.status_code == 405:
@@ -82,23 +81,42 @@ class Routes:
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
         self._registry, self._limits, self._reload_seconds = registry, settings.limits, settings.reload_seconds
-        self.figures = Metrics(lambda: self._batcher.queued)
-        self._batcher = Batcher(self._limits, self.figures.batch)
+        self.metrics = Metrics(lambda: self._batcher.queued)
+        self._batcher = Batcher(self._limits, self.metrics.batch)
         self._annotation = Annotation(registry, self._limits, self._batcher, settings.annotation)
         self._builder, self._bodies = JobBuilder(registry, self._limits), BodyReader(self._limits)
         self._document, self._reference = encode(openapi.document(self._limits)), openapi.page(self._limits)
         page = (file for file in resources.files("trellis.server").joinpath("page").iterdir() if file.is_file())
-        self._files = {file.name: (file.read_bytes(), _MEDIA[file.name[file.name.rfind(".") :]]) for file in page}
+        self._files = {file.name: (file.read_bytes(), _MEDIA[file.name.rpartition(".")[2]]) for file in page}
         self._status: Literal["ready", "starting", "stopping"] = "starting"
 
     def table(self) -> list[Route]:
-        handlers = self._handlers()
-        operations = [
+        """A route for each operation of the interface, and those of the page."""
+        builder, annotation = self._builder, self._annotation
+        handlers: dict[str, Callable[[Request], Any]] = {
+            "tag": self._tag,
+            "trellis": lambda request: self._ask(request, builder.trellis),
+            "explain": lambda request: self._ask(request, builder.explain),
+            "predict": lambda request: self._ask(request, lambda body: prediction_job(body, builder)),
+            "correct": self._correct,
+            "next": lambda request: annotation.next(),
+            "learn": lambda request: annotation.learn(),
+            "accept": lambda request: annotation.accept(),
+            "reject": lambda request: annotation.reject(),
+            "setup": lambda request: LabelStudioSetup(version_of(self._registry.get())),
+            "models": lambda request: schemas.ModelsAnswer([model.about() for model in self._registry]),
+            "annotation": lambda request: annotation.state(),
+            "healthz": lambda request: schemas.Health(),
+            "health": lambda request: LabelStudioHealth(),
+            "readyz": self._readyz,
+            "metrics": lambda request: Response(self.metrics.text(), media_type="text/plain; version=0.0.4"),
+            "openapi": lambda request: Response(self._document, media_type=JSON),
+        }
+        pages = {"/": self._file, "/page/{name}": self._file, "/docs": lambda request: HTMLResponse(self._reference)}
+        return [
             Route(one.path, self._endpoint(handlers[one.name], one.request), methods=[one.method])
             for one in openapi.OPERATIONS
-        ]
-        pages = {"/": self._file, "/page/{name}": self._file, "/docs": lambda request: HTMLResponse(self._reference)}
-        return operations + [Route(path, self._endpoint(handler)) for path, handler in pages.items()]
+        ] + [Route(path, self._endpoint(handler)) for path, handler in pages.items()]
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -120,37 +138,14 @@ class Routes:
         """Look at the files of models now and then; they are opened in a thread, and requests go on meanwhile."""
         while self._reload_seconds > 0:
             await asyncio.sleep(self._reload_seconds)
-            self.figures.reloads.inc(len(await asyncio.to_thread(self._registry.refresh)))
-
-    def _handlers(self) -> dict[str, Callable[[Request], Any]]:
-        """What answers each operation of `openapi.OPERATIONS`: a struct, a response, or something that awaits one."""
-        builder, annotation = self._builder, self._annotation
-        return {
-            "tag": self._tag,
-            "trellis": lambda request: self._ask(request, builder.trellis),
-            "explain": lambda request: self._ask(request, builder.explain),
-            "predict": lambda request: self._ask(request, lambda body: prediction_job(body, builder)),
-            "correct": self._correct,
-            "next": lambda request: annotation.next(),
-            "learn": lambda request: annotation.learn(),
-            "accept": lambda request: annotation.accept(),
-            "reject": lambda request: annotation.reject(),
-            "setup": lambda request: LabelStudioSetup(version_of(self._registry.get())),
-            "models": lambda request: schemas.ModelsAnswer([model.about() for model in self._registry]),
-            "annotation": lambda request: annotation.state(),
-            "healthz": lambda request: schemas.Health(),
-            "health": lambda request: LabelStudioHealth(),
-            "readyz": self._readyz,
-            "metrics": lambda request: Response(self.figures.text(), media_type="text/plain; version=0.0.4"),
-            "openapi": lambda request: Response(self._document, media_type=JSON),
-        }
+            self.metrics.reloads.inc(len(await asyncio.to_thread(self._registry.refresh)))
 
     async def _tag(self, request: Request) -> Any:
         if media_type(request) != schemas.LINES:
             return await self._ask(request, self._builder.tag)
         check_type(request, schemas.LINES)
-        options = schemas.options_of(dict(request.query_params))
-        return LinesResponse(self._batcher, self._limits, self._builder.lines(options))
+        jobs = self._builder.lines(schemas.options_of(dict(request.query_params)))
+        return LinesResponse(self._batcher, self._limits, jobs)
 
     async def _correct(self, request: Request) -> schemas.Progress:
         body = await self._body(request)
@@ -169,7 +164,7 @@ class Routes:
         return Response(content, media_type=media)
 
     def _endpoint(self, handler: Callable[[Request], Any], body: type | None = None) -> Callable[[Request], Any]:
-        """The handler's answer as a response, or that of its problem; a body that does not matter is read before."""
+        """A handler whose struct or problem becomes a response; a body without fields is read before it is called."""
 
         async def endpoint(request: Request) -> Any:
             try:
@@ -182,7 +177,7 @@ class Routes:
             except ClientDisconnect:
                 return Response(status_code=499)  # for the metrics; nobody reads it
             except Exception as error:
-                return logged(error).response()
+                return problem_of(error).response()
             finally:
                 self._bodies.release(request)
 
@@ -207,30 +202,30 @@ class Routes:
                 if job.seconds < seconds:
                     seconds = job.seconds
                     deadline.reschedule(begin + seconds)
-                answer = await _answer_or_disconnect(request.receive, self._batcher.submit(job))
-                return Response(answer, media_type=JSON)
+                answer = self._batcher.submit(job)
+                try:
+                    await asyncio.wait((answer,), timeout=_PROMPT)
+                    if not answer.done():
+                        await _wait_unless_disconnected(answer, request.receive)
+                    return Response(answer.result(), media_type=JSON)
+                finally:
+                    answer.cancel()  # whoever stops waiting costs nothing more
         except TimeoutError:
             message = f"there was no answer within {seconds:g} seconds"
             raise RequestError("deadline_passed", message, retry_after=1) from None
 
 
-async def _answer_or_disconnect(receive: Receive, answer: asyncio.Future[bytes]) -> bytes:
-    """The answer; if the client goes away first, it is cancelled, so that nobody works for it."""
+async def _wait_unless_disconnected(answer: asyncio.Future[bytes], receive: Receive) -> None:
+    """Wait for an answer; raises ClientDisconnect if the client goes away first."""
+
+    async def disconnected() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    watcher = asyncio.ensure_future(disconnected())
     try:
-        await asyncio.wait((answer,), timeout=_PROMPT)
-        if not answer.done():
-            watcher = asyncio.ensure_future(_disconnect(receive))
-            try:
-                await asyncio.wait((answer, watcher), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                watcher.cancel()
-            if not answer.done():
-                raise ClientDisconnect
-        return answer.result()
+        await asyncio.wait((answer, watcher), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        answer.cancel()
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        watcher.cancel()
+    if not answer.done():
+        raise ClientDisconnect

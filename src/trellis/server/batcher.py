@@ -74,15 +74,9 @@ class BatchJob:
         self.waiting = sum([part.tokens for part in self.parts])
         self.answers, self.missing = [None] * len(self.parts), len(self.parts)
 
-    def forget(self) -> None:
-        """Free tokens and tags in the thread that made them, and not later in that of the event loop."""
-        self.parts, self.answers, self.finish = (), [], list
-
 
 QueuedPart = tuple[BatchJob, int, JobPart]
 """A job, and one of its parts with its number."""
-JobAnswer = tuple[BatchJob, Any]
-"""A job and its answer or error."""
 
 
 class FairQueue:
@@ -166,11 +160,6 @@ class Batcher:
         """Tokens that wait."""
         return self._queue.tokens
 
-    @property
-    def idle(self) -> bool:
-        """Whether the thread waits for requests."""
-        return not self._busy
-
     def submit(self, job: BatchJob) -> asyncio.Future[Any]:
         """Put a request into the queue; whoever does not want the answer any more cancels it."""
         loop = asyncio.get_running_loop()
@@ -199,7 +188,7 @@ class Batcher:
             raise _stopping()
         call = asyncio.get_running_loop().run_in_executor(self._thread, function, argument)
         self._calls.add(call)
-        call.add_done_callback(self._called)
+        call.add_done_callback(self._calls.discard)
         return call
 
     def admit(self) -> None:
@@ -235,12 +224,10 @@ class Batcher:
         """Refuse new requests, and wait until all others are answered, also those that are just being read."""
         self._draining = True
         while self._calls:
-            self._changed.clear()
-            await self._changed.wait()
+            await asyncio.wait(self._calls)
         self._stopping = True
         while self._jobs:
-            self._changed.clear()
-            await self._changed.wait()
+            await asyncio.wait([job.future for job in self._jobs])
 
     def close(self) -> None:
         """Let the thread end with its batch; whoever still waits is told."""
@@ -254,10 +241,6 @@ class Batcher:
         self._speed = tokens_per_second
         self._high = int(min(limits.high_tokens, max(self._speed * limits.seconds / 2, limits.batch_tokens)))
         self._low = min(limits.low_tokens, self._high // 2)
-
-    def _called(self, call: asyncio.Future[Any]) -> None:
-        self._calls.discard(call)
-        self._changed.set()
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin a batch: at once if as many requests wait as the batch before had, otherwise after a moment."""
@@ -299,8 +282,8 @@ class Batcher:
                     self._queue.remove(job)
         self._changed.set()
 
-    def _tell(self, answers: list[JobAnswer], record: BatchRecord | None = None) -> None:
-        """Give answers to those who wait for them."""
+    def _tell(self, answers: list[tuple[BatchJob, Any]], record: BatchRecord | None = None) -> None:
+        """Give answers or errors to those who wait for them."""
         self._leave([job for job, _ in answers])
         for job, answer in answers:
             if job.future.done():
@@ -320,10 +303,10 @@ def _stopping() -> RequestError:
     return RequestError("unavailable", "the server is stopping", retry_after=1)
 
 
-def _answered(batch: list[QueuedPart]) -> tuple[list[JobAnswer], BatchRecord]:
-    """The answers of a batch. A job is finished here too, in the thread, as its answer may be long."""
+def _answered(batch: list[QueuedPart]) -> tuple[list[tuple[BatchJob, Any]], BatchRecord]:
+    """Jobs that a batch completes, with their answers or errors, which are made in the thread, as they may be long."""
     begin = time.perf_counter()
-    told: list[JobAnswer] = []
+    completed: list[tuple[BatchJob, Any]] = []
     answers = _ask(batch[0][0].inference, [part.content for _, _, part in batch]) if batch else []
     for (job, i, part), answer in zip(batch, answers, strict=True):
         if not job.answers:
@@ -331,16 +314,17 @@ def _answered(batch: list[QueuedPart]) -> tuple[list[JobAnswer], BatchRecord]:
         job.answers[i] = answer
         job.missing -= 1
         if isinstance(answer, Exception):
-            told.append((job, _refusal(job, part, answer)))
+            completed.append((job, _refusal(job, part, answer)))
         elif not job.missing and not job.future.done():
             try:
-                told.append((job, job.finish(job.answers)))
+                completed.append((job, job.finish(job.answers)))
             except Exception as error:
-                told.append((job, problem_of(error)))
-    for job, _ in told:
-        job.forget()
+                completed.append((job, problem_of(error)))
+    for job, _ in completed:
+        # Tokens and tags are freed in the thread that made them, and not later in that of the event loop.
+        job.parts, job.answers, job.finish = (), [], list
     tokens = sum(part.tokens for _, _, part in batch)
-    return told, BatchRecord(len({id(job) for job, _, _ in batch}), tokens, time.perf_counter() - begin)
+    return completed, BatchRecord(len({id(job) for job, _, _ in batch}), tokens, time.perf_counter() - begin)
 
 
 def _ask(inference: Inference, parts: Sequence[Any]) -> list[Any]:
@@ -358,16 +342,13 @@ def _ask(inference: Inference, parts: Sequence[Any]) -> list[Any]:
 def _refusal(job: BatchJob, part: JobPart, error: Exception) -> RequestError:
     """The problem of a part, with the number of the sentence at fault if the job has several."""
     sentences = job.inference.sentences(part.content)
+    number = part.first if len(job.answers) > 1 and len(sentences) == 1 else None
     if len(sentences) > 1:
-        alone = ((i, _ask(job.inference, [sentence])[0]) for i, sentence in enumerate(sentences))
-        wrong = next(((i, answer) for i, answer in alone if isinstance(answer, Exception)), None)
-        if wrong is None:
-            return problem_of(error)
-        number, error = part.first + wrong[0], wrong[1]
-    elif len(job.answers) > 1:
-        number = part.first
-    else:
-        return problem_of(error)
+        for i, sentence in enumerate(sentences):
+            (answer,) = _ask(job.inference, [sentence])
+            if isinstance(answer, Exception):
+                number, error = part.first + i, answer
+                break
     problem = problem_of(error)
     if problem is not error:
         problem.input = number

@@ -22,19 +22,18 @@ def constraints_of(
     request: TagRequest | TrellisRequest, items: Sequence[Sequence[str]], tags: TagSet
 ) -> list[list[Label] | None] | None:
     """What a request knows of the labels of its inputs, which are split into tokens; None if it knows nothing."""
-    one = isinstance(request, TrellisRequest)
-    given = {name: getattr(request, name) for name in ("known", "known_spans")}
-    names = [name for name, value in given.items() if value is not UNSET]
-    if not names:
+    if request.known is UNSET and request.known_spans is UNSET:
         return None
-    if len(names) > 1:
+    if request.known is not UNSET and request.known_spans is not UNSET:
         raise invalid("the request must have one of known, known_spans, got both")
-    name, values = names[0], [given[names[0]]] if one else given[names[0]]
+    name, read = ("known", check_labels) if request.known_spans is UNSET else ("known_spans", labels_of_spans)
+    values = getattr(request, name)
+    if isinstance(request, TrellisRequest):
+        return [read(values, len(items[0]), name, tags)]
     if len(values) != len(items):
         raise invalid(f"{name} has {len(values)} lists: expected {len(items)}, one per input")
-    read = check_labels if name == "known" else labels_of_spans
     return [
-        None if value is None else read(value, len(item), name if one else f"{name}[{i}]", tags)
+        None if value is None else read(value, len(item), f"{name}[{i}]", tags)
         for i, (value, item) in enumerate(zip(values, items, strict=True))
     ]
 
@@ -55,10 +54,10 @@ def check_scheme(labels: list[Label], where: str, tags: TagSet) -> None:
     allowed = tags.allowed_transitions()
     reached = allowed.start
     for t, label in enumerate(labels):
-        known = [] if label is None else [tags.id(one) for one in ([label] if isinstance(label, str) else label)]
-        here = np.zeros(len(tags), dtype=bool)
-        here[known or slice(None)] = True
-        reached = here & (reached if t == 0 else allowed.transitions[reached].any(axis=0))
+        possible = np.array(
+            [label is None or one in ([label] if isinstance(label, str) else label) for one in tags.labels]
+        )
+        reached = possible & (reached if t == 0 else allowed.transitions[reached].any(axis=0))
         if t == len(labels) - 1:
             reached = reached & allowed.end
         if not reached.any():
@@ -78,7 +77,17 @@ def labels_of_spans(spans: Sequence[KnownSpan], count: int, where: str, tags: Ta
     kinds = {kind for role, kind in tags.parsed if role is not Role.O}
     outside = next((i for i, (role, _) in enumerate(tags.parsed) if role is Role.O), None)
     for i, span in enumerate(spans):
-        _check_span(span, count, f"{where}[{i}]", kinds, has_outside=outside is not None)
+        place = f"{where}[{i}]"
+        if span.end > count:
+            raise invalid(f"{place}: end must be in 0..{count}, got {span.end}")
+        if not span.start < span.end:
+            raise invalid(f"{place} must have at least one token, got tokens {span.start} to {span.end - 1}")
+        if span.label is None and outside is None:
+            raise invalid(f"{place}: this model has no label for tokens outside spans, so label must be a string")
+        if span.label is not None and span.label not in kinds:
+            raise invalid(
+                f"{place}: label must be one of {', '.join(sorted(kinds)) or 'none'}, got {span.label[:80]!r}"
+            )
     tokens = sum(span.end - span.start for span in spans)
     if tokens > most:
         raise too_large(f"{where} has spans of {tokens} tokens: expected at most {most} for {count} tokens")
@@ -86,8 +95,8 @@ def labels_of_spans(spans: Sequence[KnownSpan], count: int, where: str, tags: Ta
     written = [span for span in spans if span.label is not None and tags.scheme is not Scheme.PLAIN]
     for span in spans:
         if span.label is None or tags.scheme is Scheme.PLAIN:
-            own = outside if span.label is None else tags.id(span.label)
-            allowed[span.start : span.end] &= np.arange(len(tags)) == own
+            label_id = outside if span.label is None else tags.id(span.label)
+            allowed[span.start : span.end] &= np.arange(len(tags)) == label_id
     if written:
         _write(written, allowed, tags)
     if not allowed.any(axis=1).all():
@@ -98,19 +107,8 @@ def labels_of_spans(spans: Sequence[KnownSpan], count: int, where: str, tags: Ta
     return labels
 
 
-def _check_span(span: KnownSpan, count: int, where: str, kinds: set[str], *, has_outside: bool) -> None:
-    if span.end > count:
-        raise invalid(f"{where}: end must be in 0..{count}, got {span.end}")
-    if not span.start < span.end:
-        raise invalid(f"{where} must have at least one token, got tokens {span.start} to {span.end - 1}")
-    if span.label is None and not has_outside:
-        raise invalid(f"{where}: this model has no label for tokens outside spans, so label must be a string")
-    if span.label is not None and span.label not in kinds:
-        raise invalid(f"{where}: label must be one of {', '.join(sorted(kinds)) or 'none'}, got {span.label[:80]!r}")
-
-
 def _write(spans: Sequence[KnownSpan], allowed: BoolArray, tags: TagSet) -> None:
-    """Restrict ``allowed[t, i]`` to the labels of spans; nothing is said by a span that the labels cannot write."""
+    """Restrict ``allowed[t, i]`` to the labels of spans; a span that the labels cannot write restricts nothing."""
     sizes = np.array([span.end - span.start for span in spans])
     alone = [[Span(0, span.end - span.start, span.label or "")] for span in spans]
     way = tags.ways_of_writing(tags.table_of_spans(alone, sizes), sizes)[0]

@@ -9,12 +9,13 @@ from itertools import accumulate, chain, groupby
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.json import Encoder
+from msgspec.json import Encoder, encode
 
 from trellis.errors import TrellisError
 from trellis.lexicon import Entry, Lexicon, parse_strength
 from trellis.models import Tagged
 from trellis.models.answers import joined, parts_of
+from trellis.models.data import Label
 from trellis.server import schemas as s
 from trellis.server.batcher import BatchJob, JobPart
 from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
@@ -24,7 +25,7 @@ from trellis.server.problems import invalid, too_large
 from trellis.server.registry import ModelRegistry, ServedModel
 
 _WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
-_ENCODER = Encoder()
+_LINES = Encoder()
 _PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 
 
@@ -44,11 +45,9 @@ class JobBuilder:
         if form == "documents" and (request.known is not UNSET or request.known_spans is not UNSET):
             raise invalid("known labels belong to the tokens of texts or token lists, not to documents")
         given = getattr(request, form)
-        owners = list(parts_of(given)) if form == "documents" else []
-        if form == "tokens":
-            inputs = InputColumns(given)
-        else:
-            inputs = InputColumns.of_texts([text for _, _, text in owners] if form == "documents" else given, model)
+        sentences = list(parts_of(given)) if form == "documents" else []
+        texts = [text for _, _, text in sentences] if form == "documents" else given
+        inputs = InputColumns(given) if form == "tokens" else InputColumns.of_texts(texts, model)
         known = constraints_of(request, inputs.items, model.tagger.tagset_)
         lexicon = self._lexicon(request.lexicon)
         inference = TagInference(
@@ -57,13 +56,13 @@ class JobBuilder:
 
         def finish(answers: list[TagAnswers]) -> bytes:
             if form == "documents":
-                results = _documents(given, owners, answers, request.spans_only)
+                results = _documents(given, sentences, answers, request.spans_only)
             else:
                 results = _results(answers, request.spans_only)
-            return _ENCODER.encode(s.TagAnswer(model.name, model.version, results))
+            return encode(s.TagAnswer(model.name, model.version, results))
 
         parts = self.parts(inputs._replace(known=known), max(1, request.k_best) * _width(lexicon))
-        return BatchJob(inference, parts, finish, self._seconds(request.timeout))
+        return BatchJob(inference, parts, finish, self._seconds(request))
 
     def trellis(self, body: bytes) -> BatchJob:
         """``/v1/trellis``."""
@@ -77,9 +76,9 @@ class JobBuilder:
         parts = self.parts(inputs._replace(known=known), (2 + request.k_best) * _width(lexicon))
 
         def finish(answers: list[dict[str, Any]]) -> bytes:
-            return _ENCODER.encode(s.TrellisAnswer(model=model.name, version=model.version, **answers[0]))
+            return encode(s.TrellisAnswer(model=model.name, version=model.version, **answers[0]))
 
-        return BatchJob(inference, parts, finish, self._seconds(request.timeout))
+        return BatchJob(inference, parts, finish, self._seconds(request))
 
     def explain(self, body: bytes) -> BatchJob:
         """``/v1/explain``."""
@@ -96,14 +95,30 @@ class JobBuilder:
         parts = self.parts(inputs._replace(positions=positions), max(1, 4 * len(positions)))
 
         def finish(answers: list[Any]) -> bytes:
-            return _ENCODER.encode(s.ExplainAnswer(model.name, model.version, tokens, answers[0]))
+            return encode(s.ExplainAnswer(model.name, model.version, tokens, answers[0]))
 
-        return BatchJob(ExplainInference(model, request.top), parts, finish, self._seconds(request.timeout))
+        return BatchJob(ExplainInference(model, request.top), parts, finish, self._seconds(request))
 
     def lines(self, options: s.TagOptions) -> Callable[[Sequence[bytes]], list[BatchJob]]:
         """``/v1/tag`` with JSON Lines: how some lines become jobs, with the options of the query."""
         self._check(options)
         model = self.registry.get(options.model)
+
+        def job(lines: list[s.TagLine], raw: bool) -> BatchJob:
+            if raw:
+                inputs = InputColumns.of_texts([line.text for line in lines], model)
+            else:
+                inputs = InputColumns([line.tokens for line in lines])
+
+            def finish(answers: list[TagAnswers]) -> bytes:
+                results = _results(answers, options.spans_only)
+                for line, result in zip(lines, results, strict=True):
+                    if line.id is not UNSET:
+                        result["id"] = line.id
+                return _LINES.encode_lines(results)
+
+            inference = TagInference(model, raw, False, options.probabilities, options.k_best)
+            return BatchJob(inference, self.parts(inputs, max(1, options.k_best)), finish, self.limits.seconds)
 
         def jobs(given: Sequence[bytes]) -> list[BatchJob]:
             lines = s.decode_lines(s.TagLine, given)
@@ -111,28 +126,11 @@ class JobBuilder:
                 if (line.text is UNSET) is (line.tokens is UNSET):
                     _only(line, "text", "tokens")
             runs = groupby(lines, key=lambda line: line.text is not UNSET)
-            return [self._line_job(list(run), raw, model, options) for raw, run in runs]
+            return [job(list(run), raw) for raw, run in runs]
 
         return jobs
 
-    def _line_job(self, lines: list[s.TagLine], raw: bool, model: ServedModel, options: s.TagOptions) -> BatchJob:
-        """Lines of one form."""
-        if raw:
-            inputs = InputColumns.of_texts([line.text for line in lines], model)
-        else:
-            inputs = InputColumns([line.tokens for line in lines])
-
-        def finish(answers: list[TagAnswers]) -> bytes:
-            results = _results(answers, options.spans_only)
-            for line, result in zip(lines, results, strict=True):
-                if line.id is not UNSET:
-                    result["id"] = line.id
-            return _ENCODER.encode_lines(results)
-
-        inference = TagInference(model, raw, False, options.probabilities, options.k_best)
-        return BatchJob(inference, self.parts(inputs, max(1, options.k_best)), finish, self.limits.seconds)
-
-    def correction(self, body: bytes) -> tuple[str, list[str], Sequence[Any]]:
+    def correction(self, body: bytes) -> tuple[str, list[str], list[Label]]:
         """``/v1/corrections``: the text, its tokens, and what is known of their labels."""
         request = s.decode(s.Correction, body)
         tagger = self.registry.get(request.model).tagger
@@ -140,7 +138,6 @@ class JobBuilder:
         if not request.tokens:
             raise invalid("tokens must have at least one token, got []")
         self.parts(InputColumns([request.tokens]))
-        labels: Sequence[Any]
         if request.tags is not UNSET:  # which say more than spans
             labels = check_labels(list(request.tags), len(request.tokens), "tags", tags)
             if getattr(tagger, "constraints", True):
@@ -182,23 +179,29 @@ class JobBuilder:
         return model, InputColumns([request.tokens])
 
     def _lexicon(self, given: list[s.LexiconEntry] | UnsetType) -> tuple[Entry, ...]:
-        if given is UNSET:
-            return ()
+        given = given or []
         if len(given) > self.limits.lexicon_entries:
             raise too_large(f"lexicon has {len(given)} entries: expected at most {self.limits.lexicon_entries}")
-        return tuple(_entry(entry, f"lexicon[{i}]") for i, entry in enumerate(given))
+        entries: list[Entry] = []
+        for i, entry in enumerate(given):
+            try:
+                label = None if entry.label is UNSET else entry.label
+                entries += Lexicon([(entry.surface, label, parse_strength(entry.strength))])
+            except TrellisError as error:
+                raise invalid(f"lexicon[{i}]: {error}") from None
+        return tuple(entries)
 
-    def _seconds(self, wanted: float | UnsetType) -> float:
-        most = self.limits.seconds
-        if wanted is UNSET:
+    def _seconds(self, request: s.TagRequest | s.SingleRequest) -> float:
+        most, timeout = self.limits.seconds, request.timeout
+        if timeout is UNSET:
             return most
-        if wanted > most:
-            raise invalid(f"timeout must be above 0 and at most {most:g} seconds, got {wanted:g}")
-        return wanted
+        if timeout > most:
+            raise invalid(f"timeout must be above 0 and at most {most:g} seconds, got {timeout:g}")
+        return timeout
 
 
 def _results(answers: Sequence[TagAnswers], spans_only: bool) -> list[Any]:
-    """One `TagResult` per sentence, as what is written of it."""
+    """The fields of one `TagResult` per sentence."""
     results: list[Any] = [
         {"tags": sentence} if isinstance(sentence, list) else _record(sentence, spans_only)
         for part in answers
@@ -215,21 +218,22 @@ def _record(tagged: Tagged, spans_only: bool) -> dict[str, Any]:
 
 
 def _documents(
-    texts: Sequence[str], owners: Sequence[tuple[int, int, str]], answers: Sequence[TagAnswers], spans_only: bool
+    texts: Sequence[str], sentences: Sequence[tuple[int, int, str]], answers: Sequence[TagAnswers], spans_only: bool
 ) -> list[Any]:
-    """One result per document; `owners` are number of the document, start, and text of each sentence."""
-    sentences: list[list[tuple[int, Any]]] = [[] for _ in texts]
-    for (number, start, _), tagged in zip(owners, chain.from_iterable(part.sentences for part in answers), strict=True):
-        sentences[number].append((start, tagged))
+    """One result per document; a sentence is the number of its document, where it starts there, and its text."""
+    by_document: list[list[tuple[int, Any]]] = [[] for _ in texts]
+    tagged_sentences = chain.from_iterable(part.sentences for part in answers)
+    for (document, start, _), tagged in zip(sentences, tagged_sentences, strict=True):
+        by_document[document].append((start, tagged))
     results = []
-    for text, tagged_sentences in zip(texts, sentences, strict=True):
-        if tagged_sentences:
-            result = _record(joined(text, tagged_sentences), spans_only)
+    for text, parts in zip(texts, by_document, strict=True):
+        if parts:
+            result = _record(joined(text, parts), spans_only)
         else:
             empty: dict[str, Any] = {name: [] for name in ("tokens", "offsets", "tags", "probabilities", "spans")}
             result = {"spans": []} if spans_only else {"text": text, **empty}
         if not spans_only:
-            result["sentences"] = [[start, start + len(one.text)] for start, one in tagged_sentences]
+            result["sentences"] = [[start, start + len(tagged.text)] for start, tagged in parts]
         results.append(result)
     return results
 
@@ -240,14 +244,6 @@ def _only(request: Struct, *names: str) -> str:
     if len(given) != 1:
         raise invalid(f"the request must have one of {', '.join(names)}, got {' and '.join(given) or 'none'}")
     return given[0]
-
-
-def _entry(given: s.LexiconEntry, where: str) -> Entry:
-    try:
-        label = None if given.label is UNSET else given.label
-        return Lexicon([(given.surface, label, parse_strength(given.strength))])[0]
-    except TrellisError as error:
-        raise invalid(f"{where}: {error}") from None
 
 
 def _width(lexicon: Sequence[Entry]) -> int:

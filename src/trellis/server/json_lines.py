@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from trellis.server.batcher import Batcher, BatchJob
 from trellis.server.limits import ServerLimits, piece_of
-from trellis.server.problems import RequestError, logged
+from trellis.server.problems import RequestError, problem_of
 from trellis.server.schemas import LINES
 
 Line = tuple[int, bytes | None]
@@ -108,6 +108,6 @@ async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator
 
 
 def _error_line(error: Exception, number: int) -> bytes:
-    problem = logged(error)
+    problem = problem_of(error)
     problem.input = number
     return problem.body() + b"\n"

@@ -10,9 +10,8 @@ The labelling interface says which field of a task is the text, and under which 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 from msgspec import UNSET, Struct
@@ -90,8 +89,7 @@ class LabelStudioHealth(StrictStruct):
     model_class: str = "trellis"
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(NamedTuple):
     """What a labelling interface says about spans of text."""
 
     from_name: str = "label"
@@ -110,11 +108,11 @@ def interface(config: str) -> Interface:
         elements = [] if "<!DOCTYPE" in config else list(ElementTree.fromstring(config).iter())
     except (ElementTree.ParseError, ValueError):
         elements = []
-    labels = next((element for element in elements if element.tag == "Labels"), ElementTree.Element("Labels"))
+    labels: dict[str, str] = next((element.attrib for element in elements if element.tag == "Labels"), {})
     to_name = labels.get("toName") or "text"
-    texts = [element for element in elements if element.tag in ("Text", "HyperText") and element.get("name") == to_name]
-    value = (texts[0].get("value") or "") if texts else ""
-    return Interface(labels.get("name") or "label", to_name, value.removeprefix("$") or None)
+    texts = [one for one in elements if one.tag in ("Text", "HyperText") and one.get("name") == to_name]
+    field = texts[0].get("value", "").removeprefix("$") if texts else ""
+    return Interface(labels.get("name") or "label", to_name, field or None)
 
 
 def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
@@ -125,10 +123,9 @@ def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
         raise too_large(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
     name = request.params.get("model") if isinstance(request.params, dict) else None
     model, names = builder.registry.get(name if isinstance(name, str) else UNSET), interface(config)
-    texts = [_text(task.data, i, names) for i, task in enumerate(request.tasks)]
+    texts, version = [_text(task.data, i, names) for i, task in enumerate(request.tasks)], version_of(model)
 
     def finish(answers: list[TagAnswers]) -> bytes:
-        version = version_of(model)
         tagged = chain.from_iterable(part.sentences for part in answers)
         return encode(LabelStudioPredictions([_prediction(one, version, names) for one in tagged], version))
 

@@ -87,7 +87,11 @@ class BodyReader:
                 raise RequestError("incomplete_body", "the body ended before its end", closes=True) from None
             pieces.append(piece)
             size += len(piece)
-            self._hold(request, len(piece))
+            self._held += len(piece)
+            request.scope[_HELD] = size
+            if self._held > self._limits.held_bytes:
+                message = f"{self._held} bytes of requests are here: expected at most {self._limits.held_bytes}"
+                raise RequestError("overloaded", message, retry_after=1, closes=True)
             if size > most:
                 raise await _too_large(request.receive, most)
         return b"".join(pieces)
@@ -95,13 +99,6 @@ class BodyReader:
     def release(self, request: Request) -> None:
         """Forget the body of a request that is answered."""
         self._held -= request.scope.pop(_HELD, 0)
-
-    def _hold(self, request: Request, size: int) -> None:
-        self._held += size
-        request.scope[_HELD] = request.scope.get(_HELD, 0) + size
-        if self._held > self._limits.held_bytes:
-            message = f"{self._held} bytes of requests are here: expected at most {self._limits.held_bytes}"
-            raise RequestError("overloaded", message, retry_after=1, closes=True)
 
 
 def media_type(request: Request) -> str:
@@ -115,8 +112,7 @@ def check_type(request: Request, expected: str) -> None:
     if media != expected:
         raise RequestError("wrong_type", f"expected a body of the type {expected}, got {media[:80]!r}", closes=True)
     if encoding not in ("", "identity"):
-        message = f"expected a body without compression, got {encoding[:80]!r}"
-        raise RequestError("wrong_type", message, closes=True)
+        raise RequestError("wrong_type", f"expected a body without compression, got {encoding[:80]!r}", closes=True)
 
 
 def piece_of(message: Message) -> tuple[bytes, bool]:

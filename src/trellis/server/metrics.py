@@ -26,18 +26,24 @@ class Metrics:
 
     def __init__(self, waiting: Callable[[], int]) -> None:
         """`waiting` says how many tokens wait."""
-        own = CollectorRegistry()
-        self._registry, self._waiting = own, waiting
-        self._requests = Counter("trellis_requests", "Requests.", ("path", "status"), registry=own)
+        registry = self._registry = CollectorRegistry()
+        self._waiting = waiting
+        self._requests = Counter("trellis_requests", "Requests.", ("path", "status"), registry=registry)
         self._seconds = Histogram(
-            "trellis_request_seconds", "From a request to its answer.", ("path",), buckets=_SECONDS, registry=own
+            "trellis_request_seconds", "From a request to its answer.", ("path",), buckets=_SECONDS, registry=registry
         )
-        self._tokens = Counter("trellis_tokens", "Tokens that models answered.", registry=own)
-        self._batch_tokens = Histogram("trellis_batch_tokens", "Tokens of a batch.", buckets=_TOKENS, registry=own)
-        self._batch_jobs = Histogram("trellis_batch_requests", "Requests in a batch.", buckets=_TOKENS, registry=own)
-        self._batch_seconds = Histogram("trellis_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=own)
-        self._queued = Gauge("trellis_queued_tokens", "Tokens that wait.", registry=own, multiprocess_mode="livesum")
-        self.reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=own)
+        self._tokens = Counter("trellis_tokens", "Tokens that models answered.", registry=registry)
+        self._batch_tokens = Histogram("trellis_batch_tokens", "Tokens of a batch.", buckets=_TOKENS, registry=registry)
+        self._batch_jobs = Histogram(
+            "trellis_batch_requests", "Requests in a batch.", buckets=_TOKENS, registry=registry
+        )
+        self._batch_seconds = Histogram(
+            "trellis_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=registry
+        )
+        self._queued = Gauge(
+            "trellis_queued_tokens", "Tokens that wait.", registry=registry, multiprocess_mode="livesum"
+        )
+        self.reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=registry)
 
     def batch(self, record: BatchRecord) -> None:
         """Count a batch."""

@@ -10,12 +10,7 @@ from msgspec.json import schema_components
 
 from trellis import __version__
 from trellis.server import schemas as s
-from trellis.server.labelstudio import (
-    LabelStudioHealth,
-    LabelStudioPredictions,
-    LabelStudioSetup,
-    LabelStudioTasks,
-)
+from trellis.server.labelstudio import LabelStudioHealth, LabelStudioPredictions, LabelStudioSetup, LabelStudioTasks
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import JSON, PROBLEMS, Error
 
@@ -36,45 +31,26 @@ class Operation(NamedTuple):
 
     @property
     def method(self) -> str:
-        """Without a body, GET."""
         return "GET" if self.request is None else "POST"
 
 
 OPERATIONS = (
     Operation("tag", "/v1/tag", "Tags, spans and exact probabilities.", s.TagRequest, s.TagAnswer),
-    Operation(
-        "trellis",
-        "/v1/trellis",
-        "Every label of every token of a text, to be drawn.",
-        s.TrellisRequest,
-        s.TrellisAnswer,
-    ),
+    Operation("trellis", "/v1/trellis", "Every label of every token, to be drawn.", s.TrellisRequest, s.TrellisAnswer),
     Operation("explain", "/v1/explain", "Why tokens got their labels.", s.ExplainRequest, s.ExplainAnswer),
     Operation("correct", "/v1/corrections", "Keep a correction: on disk when answered.", s.Correction, s.Progress),
     Operation("next", "/v1/next", "The sentence of the pool worth labelling next.", s.AnyObject, s.NextSentence),
     Operation("learn", "/v1/learn", "Learn from the corrections, in the background.", s.AnyObject, s.LearnerState),
     Operation("accept", "/v1/learn/accept", "Put the new model in place of the old one.", s.AnyObject, s.LearnerState),
     Operation("reject", "/v1/learn/reject", "Forget the new model.", s.AnyObject, s.LearnerState),
-    Operation(
-        "predict",
-        "/predict",
-        "Predictions for tasks of Label Studio.",
-        LabelStudioTasks,
-        LabelStudioPredictions,
-    ),
+    Operation("predict", "/predict", "Predictions for Label Studio.", LabelStudioTasks, LabelStudioPredictions),
     Operation("setup", "/setup", "Label Studio introduces a project.", s.AnyObject, LabelStudioSetup),
     Operation("models", "/v1/models", "The models that are served.", None, s.ModelsAnswer),
     Operation("healthz", "/healthz", "Whether the process is alive.", None, s.Health),
     Operation("readyz", "/readyz", "Whether requests are answered; 503 while it starts or stops.", None, s.Ready),
     Operation("metrics", "/metrics", "Figures for Prometheus.", None, None, "text/plain"),
     Operation("openapi", "/openapi.json", "This document.", None, None),
-    Operation(
-        "annotation",
-        "/v1/annotation",
-        "Whether corrections are kept, and how far learning is.",
-        None,
-        s.AnnotationState,
-    ),
+    Operation("annotation", "/v1/annotation", "Corrections, the pool and learning so far.", None, s.AnnotationState),
     Operation("health", "/health", "Label Studio asks whether the backend is up.", None, LabelStudioHealth),
 )
 _LINES = (
@@ -86,11 +62,12 @@ _LINES = (
 
 def document(limits: ServerLimits) -> Schema:
     """The OpenAPI document."""
-    paths: Schema = {operation.path: {operation.method.lower(): _operation(operation)} for operation in OPERATIONS}
+    paths: Schema = {operation.path: {operation.method.lower(): _described(operation)} for operation in OPERATIONS}
     tag = paths["/v1/tag"]["post"]
     tag["description"] = _LINES
-    names = s.TagOptions.__struct_fields__
-    tag["parameters"] = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
+    tag["parameters"] = [
+        {"name": name, "in": "query", "schema": {"type": "string"}} for name in s.TagOptions.__struct_fields__
+    ]
     tag["requestBody"]["content"][s.LINES] = {"schema": _ref(s.TagLine)}
     tag["responses"]["200"]["content"][s.LINES] = {"schema": {"anyOf": [_ref(s.LineResult), _ref(Error)]}}
     ready = paths["/readyz"]["get"]["responses"]
@@ -131,41 +108,38 @@ def _components(limits: ServerLimits) -> Schema:
     return components
 
 
-def _ref(kind: type) -> Schema:
-    return {"$ref": f"#/components/schemas/{kind.__name__}"}
-
-
-def _operation(operation: Operation) -> Schema:
+def _described(operation: Operation) -> Schema:
+    """The operation object of OpenAPI."""
     answer = _ref(operation.answer) if operation.answer else {"type": "string" if operation.media != JSON else "object"}
-    result: Schema = {"operationId": operation.name, "summary": operation.about}
+    responses = {"200": _response("The answer.", operation.media, answer)}
+    for status in _COMMON if operation.request is None else _ASKING:
+        codes = [f"{code}: {problem.about}" for code, problem in PROBLEMS.items() if problem.status == status]
+        responses[str(status)] = _response(" ".join(codes), JSON, _ref(Error))
+    described: Schema = {"operationId": operation.name, "summary": operation.about, "responses": responses}
     if operation.request is not None:
-        result["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(operation.request)}}}
-    result["responses"] = {
-        "200": _response("The answer.", operation.media, answer),
-        **_errors(_ASKING if operation.request is not None else _COMMON),
-    }
-    return result
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(operation.request)}}}
+    return described
 
 
 def _response(about: str, media: str, schema: Schema) -> Schema:
     return {"description": about, "content": {media: {"schema": schema}}}
 
 
-def _errors(statuses: tuple[int, ...]) -> dict[str, Schema]:
-    return {
-        str(status): _response(
-            " ".join(f"{code}: {problem.about}" for code, problem in PROBLEMS.items() if problem.status == status),
-            JSON,
-            _ref(Error),
-        )
-        for status in statuses
-    }
+def _ref(kind: type) -> Schema:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
 def page(limits: ServerLimits) -> str:
     """The document for people: plain HTML, nothing to run."""
-    parts = "".join(map(_section, OPERATIONS))
-    named = "".join(
+    sections = []
+    for operation in OPERATIONS:
+        kinds = {"request": operation.request, "answer": operation.answer}
+        names = {role: kind.__name__ for role, kind in kinds.items() if kind is not None}
+        links = [f'<li>{role}: <a href="#{name}">{name}</a></li>' for role, name in names.items()]
+        lines = f"<p>{escape(_LINES)}</p>" if operation.request is s.TagRequest else ""
+        title = f"<h2><code>{operation.method} {operation.path}</code></h2>"
+        sections.append(f"<section>{title}<p>{escape(operation.about)}</p>{lines}<ul>{''.join(links)}</ul></section>")
+    schemas = "".join(
         f'<h3 id="{escape(name)}">{escape(name)}</h3><pre>{escape(json.dumps(schema, indent=2))}</pre>'
         for name, schema in _components(limits).items()
     )
@@ -173,15 +147,7 @@ def page(limits: ServerLimits) -> str:
         f"<tr><td>{problem.status}</td><td><code>{code}</code></td><td>{escape(problem.about)}</td></tr>"
         for code, problem in PROBLEMS.items()
     )
-    return _PAGE.format(paths=parts, schemas=named, errors=errors)
-
-
-def _section(operation: Operation) -> str:
-    kinds = {"request": operation.request, "answer": operation.answer}
-    links = [f'<li>{what}: <a href="#{kind.__name__}">{kind.__name__}</a></li>' for what, kind in kinds.items() if kind]
-    more = f"<p>{escape(_LINES)}</p>" if operation.request is s.TagRequest else ""
-    title = f"<h2><code>{operation.method} {operation.path}</code></h2>"
-    return f"<section>{title}<p>{escape(operation.about)}</p>{more}<ul>{''.join(links)}</ul></section>"
+    return _PAGE.format(paths="".join(sections), schemas=schemas, errors=errors)
 
 
 _PAGE = """<!doctype html>

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -91,7 +92,6 @@ class RequestError(TrellisError):
         return encode(Error(ErrorDetail(self.code, str(self), UNSET if self.input is None else self.input)))
 
     def response(self) -> Response:
-        """The whole answer."""
         headers = {"connection": "close"} if self.closes else {}
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
@@ -109,24 +109,14 @@ def too_large(message: str) -> RequestError:
 
 
 def problem_of(error: BaseException) -> RequestError:
-    """What a client is told about an exception: all that Trellis says, and nothing about mistakes of its own."""
+    """What a client is told about an exception: all that Trellis says, and nothing about mistakes of its own.
+
+    Such a mistake is logged: what and where, but without its message, which may quote a text.
+    """
     if isinstance(error, RequestError):
         return error
-    problem = RequestError("internal_error", "this is a mistake in the server, and not in the request")
     if isinstance(error, TrellisError):
-        problem = RequestError("refused", str(error))
-    problem.__cause__ = error
-    return problem
-
-
-def logged(error: BaseException) -> RequestError:
-    """The same; a mistake of ours is logged: what and where, but without its message, which may quote a text."""
-    problem = problem_of(error)
-    if problem.code == "internal_error":
-        cause = problem.__cause__ or error
-        last = cause.__traceback__
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        place = "unknown" if last is None else f"{last.tb_frame.f_code.co_name}, line {last.tb_lineno}"
-        _LOG.error("%s in %s", type(cause).__name__, place)
-    return problem
+        return RequestError("refused", str(error))
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    _LOG.error("%s in %s, line %d", type(error).__name__, frame.f_code.co_name, line)
+    return RequestError("internal_error", "this is a mistake in the server, and not in the request")

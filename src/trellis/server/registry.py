@@ -24,8 +24,8 @@ from trellis.server.problems import RequestError
 from trellis.server.schemas import ModelAnswer
 
 Signature = tuple[int, int, int]
-"""By which a file is told from what it was before: its number, its time, its size."""
-_NOTHING: Signature = (0, 0, 0)
+"""By which a file is told from what it was before: its inode, its time, its size."""
+_NO_FILE: Signature = (0, 0, 0)
 _SETTLED = 2_000_000_000
 """A file that cannot be opened is tried again until it is this old, in nanoseconds: within a tick of the file system's
 clock it may change without another signature."""
@@ -77,7 +77,7 @@ class ModelRegistry:
         return iter(tuple(self._models.values()))
 
     def get(self, name: str | UnsetType = UNSET) -> ServedModel:
-        """A model by name, or the first."""
+        """A model by name; without one, the first."""
         name = self._first if name is UNSET else name
         if name not in self._models:
             raise RequestError("not_found", f"there is no model {name[:80]!r}{did_you_mean(name, self._models)}")
@@ -98,54 +98,52 @@ class ModelRegistry:
 
     def _refresh(self, name: str) -> bool:
         path = self._paths[name]
+        old = self._models[name]
         try:
             signature = _signature(path)
-            if signature == self._models[name].signature:
-                self._problems.pop(name, None)
-                return False
-            if signature == self._tried[name]:
+            if signature == self._tried[name] and signature != old.signature:
                 return False
             self._tried[name] = signature
-            before, model = self._models[name], _opened(name, path, self._models[name])
-            self._models[name] = model
+            if signature != old.signature:
+                self._models[name] = _opened(name, path, old)
         except Exception as error:  # whatever is wrong with a file, the old model goes on
             reason = str(error) if isinstance(error, TrellisError) else f"it cannot be opened: {type(error).__name__}"
             self._problems[name] = _without_path(reason, path, name)
             if time.time_ns() - self._tried[name][1] < _SETTLED:
-                self._tried[name] = _NOTHING
+                self._tried[name] = _NO_FILE
             return False
-        self._tried[name] = model.signature
+        self._tried[name] = self._models[name].signature
         self._problems.pop(name, None)
-        return model.tagger is not before.tagger
+        return self._models[name].tagger is not old.tagger
 
 
-def _opened(name: str, path: Path, before: ServedModel | None = None) -> ServedModel:
-    """The model of a file; it is not loaded if it has the content that it had before."""
+def _opened(name: str, path: Path, old: ServedModel | None = None) -> ServedModel:
+    """The model of a file; it is not loaded if it has the content of the old one."""
     signature = _signature(path)  # before it is read: if it changes meanwhile, it is opened again
     try:
         with open(model_file(path), "rb") as file:
             version = hashlib.file_digest(file, "sha256").hexdigest()[:12]
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
-    if before is not None and version == before.version:
-        return replace(before, signature=signature)
+    if old is not None and version == old.version:
+        return replace(old, signature=signature)
     return ServedModel(name, load(path), signature, version)
 
 
 def _signature(path: Path) -> Signature:
     try:
-        found = os.stat(model_file(path))
+        status = os.stat(model_file(path))
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
-    if not stat.S_ISREG(found.st_mode):  # of a device or a pipe, reading may never end
+    if not stat.S_ISREG(status.st_mode):  # of a device or a pipe, reading may never end
         raise StoreError(f"{path} cannot be opened: it is not a file")
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _without_path(message: str, path: Path, name: str) -> str:
     """The message as clients may see it: they know the model by its name only."""
     files = ("", "model.safetensors", "training.json", "checkpoints")
-    places = {str(own / file) for own in (path, path.absolute(), path.resolve()) for file in files}
-    for place in sorted(places, key=len, reverse=True):
-        message = message.replace(place, name)
+    paths = {str(folder / file) for folder in (path, path.absolute(), path.resolve()) for file in files}
+    for longest_first in sorted(paths, key=len, reverse=True):
+        message = message.replace(longest_first, name)
     return message

@@ -25,6 +25,10 @@ Label = Annotated[
 Pair = Annotated[list[Count], Meta(min_length=2, max_length=2)]
 ModelName = Annotated[str, Meta(description="One of /v1/models; the first one if it is left out.")]
 Timeout = Annotated[float, Meta(gt=0, description="Seconds until the answer must be there.")]
+KnownLabels = Annotated[list[list[Label] | None], Meta(description="For each input, one label per token.")]
+SentencePlaces = Annotated[list[Pair], Meta(description="Start and end of each sentence of a document.")]
+BestLabellings = Annotated[list[Labelling], Meta(description="The most probable labellings, best first.")]
+Step = Annotated[list[float], Meta(min_length=4, max_length=4)]
 
 
 class StrictStruct(Struct, forbid_unknown_fields=True):
@@ -37,6 +41,9 @@ class KnownSpan(StrictStruct):
     start: Count
     end: Count
     label: str | None
+
+
+KnownSpans = Annotated[list[list[KnownSpan] | None], Meta(description="For each input, spans that are right.")]
 
 
 class LexiconEntry(StrictStruct):
@@ -62,12 +69,8 @@ class TagRequest(TagOptions):
     texts: list[str] | UnsetType = UNSET
     tokens: list[list[Token]] | UnsetType = UNSET
     documents: list[str] | UnsetType = UNSET
-    known: Annotated[list[list[Label] | None], Meta(description="For each input, one label per token.")] | UnsetType = (
-        UNSET
-    )
-    known_spans: (
-        Annotated[list[list[KnownSpan] | None], Meta(description="For each input, spans that are right.")] | UnsetType
-    ) = UNSET
+    known: KnownLabels | UnsetType = UNSET
+    known_spans: KnownSpans | UnsetType = UNSET
     lexicon: list[LexiconEntry] | UnsetType = UNSET
     timeout: Timeout | UnsetType = UNSET
 
@@ -138,12 +141,8 @@ class TagResult(StrictStruct):
     tags: list[str] | UnsetType = UNSET
     probabilities: Annotated[list[Probability], Meta(description="Of each token's tag.")] | UnsetType = UNSET
     spans: list[SpanAnswer] | UnsetType = UNSET
-    sentences: Annotated[list[Pair], Meta(description="Start and end of each sentence of a document.")] | UnsetType = (
-        UNSET
-    )
-    k_best: Annotated[list[Labelling], Meta(description="The most probable labellings, best first.")] | UnsetType = (
-        UNSET
-    )
+    sentences: SentencePlaces | UnsetType = UNSET
+    k_best: BestLabellings | UnsetType = UNSET
 
 
 class LineResult(TagResult):
@@ -173,10 +172,7 @@ class TrellisAnswer(StrictStruct):
     spans: list[SpanAnswer]
     labels: list[str]
     trellis: Annotated[list[list[Probability]], Meta(description="trellis[t][j]: probability of label j at token t.")]
-    steps: Annotated[
-        list[Annotated[list[float], Meta(min_length=4, max_length=4)]],
-        Meta(description="[t, i, j, p]: labels i and j at tokens t and t + 1, where p is not tiny."),
-    ]
+    steps: Annotated[list[Step], Meta(description="[t, i, j, p]: labels i and j at tokens t and t + 1, p not tiny.")]
     paths: list[Labelling]
     entropy: Annotated[float, Meta(description="Of the whole labelling, in nats.")]
 
@@ -325,10 +321,9 @@ def _explained(message: str, kind: type) -> str:
     unknown = _UNKNOWN.fullmatch(message)
     if unknown is None:
         return message
-    parts = (KnownSpan, LexiconEntry) if unknown[3] else (kind,)
-    names = [name for part in parts for name in part.__struct_fields__]  # type: ignore[attr-defined]
-    place = f" at {unknown[3]}" if unknown[3] else ""
-    return f"the request has an unknown field {shown(unknown[2])}{place}{did_you_mean(unknown[2], names)}"
+    kinds, path = ((KnownSpan, LexiconEntry), f" at {unknown[3]}") if unknown[3] else ((kind,), "")
+    names = [name for each in kinds for name in each.__struct_fields__]  # type: ignore[attr-defined]
+    return f"the request has an unknown field {shown(unknown[2])}{path}{did_you_mean(unknown[2], names)}"
 
 
 def _not_utf8(body: bytes) -> str:

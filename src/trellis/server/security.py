@@ -50,31 +50,28 @@ class Keys:
         self._digests = [_digest(key) for key in keys]
 
     def __len__(self) -> int:
-        """How many."""
         return len(self._digests)
 
     @classmethod
     def read(cls, path: str | Path | None) -> Keys:
         """From a file with one key per line, and from the environment variable, separated by white space."""
-        found = os.environ.get(VARIABLE, "").split()
+        keys = os.environ.get(VARIABLE, "").split()
         if path is not None:
             try:
-                found += Path(path).read_text(encoding="utf-8").split()
+                keys += Path(path).read_text(encoding="utf-8").split()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"the keys in {path} cannot be read: {error}") from None
-            if not found:
+            if not keys:
                 raise ConfigError(f"{path} holds no key: expected one per line")
-        if short := [key for key in found if len(key) < _SHORTEST]:
+        if short := [key for key in keys if len(key) < _SHORTEST]:
             raise ConfigError(f"an API key of {len(short[0])} characters is too short: expected at least {_SHORTEST}")
-        return cls(found)
+        return cls(keys)
 
     def admit(self, authorization: str | None) -> None:
         """Refuse who has no key; the time it takes says nothing about the keys."""
-        if not self._digests:
-            return
         given = _digest(_key(authorization or ""))
-        matches = [hmac.compare_digest(given, other) for other in self._digests]
-        if not any(matches):
+        matches = [hmac.compare_digest(given, digest) for digest in self._digests]
+        if matches and not any(matches):
             raise RequestError("no_key", "an API key is needed: send the header Authorization: Bearer KEY")
 
 
@@ -117,33 +114,24 @@ class Guard:
 
     def _check(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> None:
         """Refuse who may not ask: by the headers of a request, nothing else."""
-        single = _single(headers)
-        host = single.get(b"host", "")
-        if "*" not in self._hosts and _name(host) not in self._hosts:
+        decisive: dict[bytes, str] = {}
+        for name, value in headers:
+            if name in decisive:
+                raise RequestError("wrong_host", f"the header {name.decode('latin-1')} comes twice")
+            if name in _ONCE:
+                decisive[name] = value.decode("latin-1")
+        host, origin = decisive.get(b"host", ""), decisive.get(b"origin")
+        if "*" not in self._hosts and _host_name(host) not in self._hosts:
             raise RequestError("wrong_host", f"this server is not called {host[:80]!r}: --allow-host adds a name")
-        origin = single.get(b"origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise RequestError("foreign_origin", "a page of another site may not ask this server")
-        if single.get(b"sec-fetch-site") == "cross-site" and path not in OPEN:
+        is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+        if is_foreign or (decisive.get(b"sec-fetch-site") == "cross-site" and path not in OPEN):
             raise RequestError("foreign_origin", "a page of another site may not ask this server")
         if path not in OPEN and not path.startswith("/page/"):
-            self._keys.admit(single.get(b"authorization"))
+            self._keys.admit(decisive.get(b"authorization"))
 
 
 @lru_cache(maxsize=64)
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """A host without its port; nothing if it is more than a host and a port."""
-    found = _HOST.fullmatch(host)
-    return found[1].lower() if found else ""
-
-
-def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str]:
-    """The headers that decide who may ask, by name; each may come only once."""
-    found: dict[bytes, str] = {}
-    for name, value in headers:
-        if name not in _ONCE:
-            continue
-        if name in found:
-            raise RequestError("wrong_host", f"the header {name.decode('latin-1')} comes twice")
-        found[name] = value.decode("latin-1")
-    return found
+    match = _HOST.fullmatch(host)
+    return match[1].lower() if match else ""
