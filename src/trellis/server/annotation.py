@@ -70,10 +70,12 @@ class Annotation:
         self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, settings: AnnotationSettings
     ) -> None:
         self._registry, self._limits, self._batcher = registry, limits, batcher
-        self._pool = tuple(dict.fromkeys(settings.pool))
-        self._corrections = None if settings.corrections is None else Corrections(settings.corrections)
-        done = self._corrections
-        self._left = dict.fromkeys(text for text in self._pool if done is None or not done.has_text(text))
+        pool = dict.fromkeys(settings.pool)
+        self._total, self._corrections = len(pool), None
+        if settings.corrections is not None:
+            self._corrections = Corrections(settings.corrections)
+            pool = {text: None for text in pool if not self._corrections.has_text(text)}
+        self._left = pool
         """Texts of the pool that nobody has corrected yet, in its order."""
         self._learner = Learner(settings.data)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="trellis-writer")
@@ -82,11 +84,11 @@ class Annotation:
         self._ranked_by: ServedModel | None = None
 
     def state(self) -> AnnotationState:
-        keeps, (sentences, done, total) = self._corrections is not None, self._progress()
-        return AnnotationState(sentences, done, total, keeps, keeps, bool(self._pool), self._learner.state)
+        is_kept = self._corrections is not None
+        return AnnotationState(*self._progress(), is_kept, is_kept, self._total > 0, self._learner.state)
 
     async def correct(self, correction: tuple[str, Sequence[str], Sequence[Label]]) -> Progress:
-        """Keep what is said about a sentence: its text, its tokens and their labels. It is on the disk afterwards."""
+        """Keep a sentence's text, its tokens and their labels, on the disk when this returns."""
         try:
             await self._in_writer(self.writable().add, *correction)
         except ConfigError as error:  # the disk is full, say: the path is for the log alone
@@ -98,7 +100,7 @@ class Annotation:
 
     async def next(self) -> NextSentence:
         """The sentence of the pool that is worth labelling next."""
-        if not self._pool:
+        if not self._total:
             raise RequestError("conflict", "there is no pool of sentences: start the server with --annotate")
         if self._ranked_by is not self._registry.get() or not self._next:
             self._next = await self._choose()
@@ -109,8 +111,7 @@ class Annotation:
         return NextSentence(*self._progress(), text)
 
     def learn(self) -> LearnerState:
-        self._learner.start(self._registry.get(), self.writable().sentences())
-        return self._learner.state
+        return self._learner.start(self._registry.get(), self.writable().sentences())
 
     async def accept(self) -> LearnerState:
         """Put the new model in the place of the first one, and open it."""
@@ -119,8 +120,7 @@ class Annotation:
         return self._learner.state
 
     def reject(self) -> LearnerState:
-        self._learner.reject()
-        return self._learner.state
+        return self._learner.reject()
 
     def close(self) -> None:
         self._writer.shutdown(wait=True)
@@ -135,11 +135,11 @@ class Annotation:
 
     def _progress(self) -> tuple[int, int, int]:
         """Sentences that are corrected, those of the pool that are done, and all of the pool."""
-        count, total = 0 if self._corrections is None else len(self._corrections), len(self._pool)
-        return count, total - len(self._left), total
+        corrected = 0 if self._corrections is None else len(self._corrections)
+        return corrected, self._total - len(self._left), self._total
 
     async def _choose(self) -> list[str]:
-        """The best of the sentences that are left; asked like any other request, so that nobody waits for it."""
+        """The sentences of the pool to offer next; the model is asked as by any request, so nobody waits for it."""
         model = self._registry.get()
         texts = list(islice((text for text in self._left if text not in self._offered), _RANKED))
         inputs = InputColumns.of_texts(texts, model)
@@ -165,7 +165,7 @@ class Learner:
         self._data, self.state = data, LearnerState("idle")
         self._new: Tagger[Any] | None = None
 
-    def start(self, model: ServedModel, corrections: list[CorrectedSentence]) -> None:
+    def start(self, model: ServedModel, corrections: list[CorrectedSentence]) -> LearnerState:
         if self.state.state == "learning":
             raise RequestError("conflict", "a model is learning already")
         if not isinstance(model.tagger, CRF):
@@ -174,6 +174,7 @@ class Learner:
             raise RequestError("conflict", "there is nothing to learn from: no sentence was corrected")
         self.state = LearnerState("learning", step=0)
         threading.Thread(target=self._learn, args=(model.tagger, corrections), daemon=True).start()
+        return self.state
 
     def accept(self, path: Path) -> None:
         """Write the new model in the place of the old one."""
@@ -185,18 +186,22 @@ class Learner:
             self._new.save(path)
         self.reject()
 
-    def reject(self) -> None:
+    def reject(self) -> LearnerState:
         """Forget the new model."""
         if self.state.state == "learning":
             raise RequestError("conflict", "a model is learning: wait for it")
         self._new, self.state = None, LearnerState("idle")
+        return self.state
 
     def _learn(self, old: CRF, corrections: list[CorrectedSentence]) -> None:
+        def count(_: Any) -> None:
+            self.state = LearnerState("learning", step=(self.state.step or 0) + 1)
+
         try:
             train, dev = self._split(corrections)
             before, new = _score(old, dev), copy.deepcopy(old)
             tokens, labels = zip(*train, strict=True)
-            new.fit(tokens, labels, warm_start=True, progress=self._step)
+            new.fit(tokens, labels, warm_start=True, progress=count)
             self._new = new
             self.state = LearnerState("done", before=before, after=_score(new, dev))
         except TrellisError as error:
@@ -204,18 +209,15 @@ class Learner:
         except Exception as error:  # told as little about as any other mistake of ours
             self.state = LearnerState("failed", message=f"learning failed: {type(error).__name__}")
 
-    def _step(self, step: Any) -> None:
-        self.state = LearnerState("learning", step=(self.state.step or 0) + 1)
-
     def _split(self, corrections: list[CorrectedSentence]) -> tuple[list[CorrectedSentence], list[CorrectedSentence]]:
         """What to learn from and what to compare on."""
         train, dev = _labelled(self._data.train), _labelled(self._data.dev)
         if dev:
             return train + corrections, dev
-        complete = [one for one in corrections if all(isinstance(label, str) for label in one[1])]
+        complete = [sentence for sentence in corrections if all(isinstance(label, str) for label in sentence[1])]
         held_out = complete[::_HELD_OUT] if len(complete) >= 2 * _HELD_OUT else []
-        compared = {tokens for tokens, _ in held_out}  # each sentence was corrected once
-        return train + [one for one in corrections if one[0] not in compared], held_out
+        held_out_tokens = {tokens for tokens, _ in held_out}  # each sentence was corrected once
+        return train + [sentence for sentence in corrections if sentence[0] not in held_out_tokens], held_out
 
 
 def _labelled(sentences: Sequence[Sentence]) -> list[CorrectedSentence]:

@@ -9,9 +9,8 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from msgspec.json import encode as dumps
+from msgspec.json import encode
 
 from trellis.errors import ConfigError, DataError, warn
 from trellis.files import AppendedLines
@@ -29,7 +28,7 @@ class Corrections:
     def __init__(self, path: str | Path) -> None:
         self._lines = AppendedLines(path, ConfigError)
         self._writing, self._reading = threading.Lock(), threading.Lock()  # readers do not wait for the disk
-        self._known: dict[tuple[str, ...], list[Label]] = {}  # only sentences about which something is known
+        self._labels: dict[tuple[str, ...], list[Label]] = {}  # by tokens, where any label is known
         self._texts: set[str] = set()
         try:
             self._open(Path(path))
@@ -39,7 +38,7 @@ class Corrections:
 
     def __len__(self) -> int:
         """Sentences about which something is known."""
-        return len(self._known)
+        return len(self._labels)
 
     def has_text(self, text: str) -> bool:
         """Whether a text was ever corrected, even if that was taken back."""
@@ -48,24 +47,23 @@ class Corrections:
     def add(self, text: str, tokens: Sequence[str], labels: Sequence[Label]) -> None:
         """Keep what is known about a sentence; it waits for the disk."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {"text": text, "tokens": list(tokens), "labels": list(labels), "time": now}
-        line = dumps(record)
+        line = encode({"text": text, "tokens": list(tokens), "labels": list(labels), "time": now})
         with self._writing:  # lines and memory change in the same order
             self._lines.append(line)
             with self._reading:
-                self._take(record)
+                self._remember(text, tuple(tokens), list(labels))
 
     def sentences(self) -> list[CorrectedSentence]:
-        """What is known: of each sentence the latest word."""
+        """What is known of each sentence, by its latest correction."""
         with self._reading:
-            return list(self._known.items())
+            return list(self._labels.items())
 
     def close(self) -> None:
         """Let others write."""
         self._lines.close()
 
     def _open(self, path: Path) -> None:
-        """Take all lines; one that is not JSON, which a full disk may have left, is set aside with a warning."""
+        """Read all lines; one that is not JSON, which a full disk may have left, is set aside with a warning."""
         whole_lines: list[bytes] = []
         broken: dict[int, bytes] = {}
         problem = ""
@@ -73,12 +71,12 @@ class Corrections:
         for number, line in enumerate(lines, start=1):
             where = f"{path}:{number}"
             try:
-                self._take(_record(parse_json(line), where))
+                self._read(line, where)
             except JSONSyntaxError as error:
                 # Half a line, and glued to it one that was kept: within a text the quotes would be escaped.
                 whole = line[max(0, line.rfind(b'{"text":')) :]
                 try:
-                    self._take(_record(parse_json(whole), where))
+                    self._read(whole, where)
                 except (JSONSyntaxError, DataError):
                     whole = b""
                 broken[number], line = line.removesuffix(whole), whole
@@ -95,19 +93,17 @@ class Corrections:
             more = f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""
             warn(f"{places}{more}: expected JSON, found a part of it, which is now in {aside}")
 
-    def _take(self, record: dict[str, Any]) -> None:
-        tokens, labels = tuple(record["tokens"]), list(record["labels"])
+    def _read(self, line: bytes, where: str) -> None:
+        """Remember a line of the file, which somebody may have edited."""
+        fields = Fields(parse_json(line), where, DataError)
+        tokens, labels = fields.texts("tokens"), fields.items("labels", str, list, type(None))
+        if len(tokens) != len(labels):
+            raise DataError(f"{where}: {len(labels)} labels for {len(tokens)} tokens: expected as many")
+        self._remember(fields.text("text"), tuple(tokens), list(labels))
+
+    def _remember(self, text: str, tokens: tuple[str, ...], labels: list[Label]) -> None:
+        self._texts.add(text)
         if any(label is not None for label in labels):
-            self._known[tokens] = labels
+            self._labels[tokens] = labels
         else:
-            self._known.pop(tokens, None)
-        self._texts.add(record["text"])
-
-
-def _record(value: Any, where: str) -> dict[str, Any]:
-    """A line of the file, which somebody may have edited."""
-    fields = Fields(value, where, DataError)
-    tokens, labels = fields.texts("tokens"), fields.items("labels", str, list, type(None))
-    if len(tokens) != len(labels):
-        raise DataError(f"{where}: {len(labels)} labels for {len(tokens)} tokens: expected as many")
-    return {"text": fields.text("text"), "tokens": tokens, "labels": labels}
+            self._labels.pop(tokens, None)

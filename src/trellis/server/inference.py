@@ -95,10 +95,9 @@ def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
 
 
 class TagAnswers(NamedTuple):
-    """What was found for some sentences: tags, or everything that can be said; and the best labellings."""
+    """A list of tags or a `Tagged` for each sentence, and its best labellings if they were asked for."""
 
     sentences: Sequence[Any]
-    """A list of tags or a `Tagged` for each sentence."""
     labellings: Sequence[Sequence[Labelling]] | None
 
 
@@ -113,12 +112,12 @@ class TagInference(ModelInference):
     lexicon: tuple[Entry, ...] = ()
 
     def answer(self, parts: Sequence[InputColumns]) -> list[TagAnswers]:
-        """One posterior for all; none where the best labels of token lists are all that is asked for."""
-        whole = concatenated(parts)
+        """One posterior for all parts, or `predict` where the best labels of token lists are all that is asked for."""
+        inputs = concatenated(parts)
         if not (self.probabilities or self.k or self.raw or self.known or self.lexicon):
-            return [TagAnswers(tags, None) for tags in by_part(self.model.tagger.predict(whole.items), parts)]
-        posterior = self.posterior(whole, raw=self.raw, lexicon=self.lexicon)
-        sentences = self.annotated(posterior, whole) if self.probabilities else posterior.best()
+            return [TagAnswers(tags, None) for tags in by_part(self.model.tagger.predict(inputs.items), parts)]
+        posterior = self.posterior(inputs, raw=self.raw, lexicon=self.lexicon)
+        sentences = self.annotated(posterior, inputs) if self.probabilities else posterior.best()
         labellings = by_part(posterior.kbest(self.k), parts) if self.k else [None] * len(parts)
         return [TagAnswers(*answer) for answer in zip(by_part(sentences, parts), labellings, strict=True)]
 
@@ -133,35 +132,29 @@ class TrellisInference(ModelInference):
     lexicon: tuple[Entry, ...] = ()
 
     def answer(self, parts: Sequence[InputColumns]) -> list[dict[str, Any]]:
-        """One posterior for all, the fields of one trellis each; a part is one sentence."""
-        whole = concatenated(parts)
-        posterior = self.posterior(whole, raw=self.raw, lexicon=self.lexicon)
-        entropy = posterior.entropy().tolist()
-        answers = []
-        for i, tagged in enumerate(self.annotated(posterior, whole)):
+        """The fields of a `TrellisAnswer` for each part, which is one sentence; one posterior for all."""
+        inputs = concatenated(parts)
+        posterior = self.posterior(inputs, raw=self.raw, lexicon=self.lexicon)
+        entropy, answers = posterior.entropy().tolist(), []
+        for i, tagged in enumerate(self.annotated(posterior, inputs)):
             view = posterior.trellis(i, k=self.k)
-            answers.append(
-                tagged.to_dict()
-                | {
-                    "labels": list(view.labels),
-                    "trellis": [list(row) for row in view.probabilities],
-                    "steps": steps_of(posterior.part(i)),
-                    "paths": view.paths,
-                    "entropy": entropy[i],
-                }
-            )
+            answer = tagged.to_dict() | {"labels": view.labels, "trellis": view.probabilities, "paths": view.paths}
+            answers.append(answer | {"steps": steps_of(posterior.part(i)), "entropy": entropy[i]})
         return answers
 
 
-def steps_of(one: Posterior) -> list[list[float]]:
+def steps_of(posterior: Posterior) -> list[list[float]]:
     """``[t, i, j, p]``: token t has label i and the next one label j with probability p; only where it is not tiny."""
-    pairs = one.scores.marginals(pairwise=True).pairwise
+    pairs, state_labels, labels = (
+        posterior.scores.marginals(pairwise=True).pairwise,
+        posterior.state_labels,
+        posterior.tags,
+    )
     assert pairs is not None
-    if one.state_labels is not None:
-        by_second = sum_by_label(pairs, one.state_labels, len(one.tags))
-        pairs = np.swapaxes(sum_by_label(np.swapaxes(by_second, 1, 2), one.state_labels, len(one.tags)), 1, 2)
-    places = np.argwhere(pairs >= _SHOWN)
-    return [[t, i, j, round(float(pairs[t, i, j]), 6)] for t, i, j in places.tolist()]
+    if state_labels is not None:
+        by_second = sum_by_label(pairs, state_labels, len(labels))
+        pairs = np.swapaxes(sum_by_label(np.swapaxes(by_second, 1, 2), state_labels, len(labels)), 1, 2)
+    return [[t, i, j, round(float(pairs[t, i, j]), 6)] for t, i, j in np.argwhere(pairs >= _SHOWN).tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +165,16 @@ class ExplainInference(ModelInference):
 
     def answer(self, parts: Sequence[InputColumns]) -> list[list[TokenReason]]:
         """The reasons of each position that is asked about; a part is one sentence."""
-        return [[self._reason(part, position) for position in part.positions] for part in parts]
-
-    def _reason(self, part: InputColumns, position: int) -> TokenReason:
         tagger = self.model.tagger
-        if isinstance(tagger, CRF):
-            explanation = tagger.explain(part.items[0], position)
-        else:
-            explanation = tagger.posterior(part.items).explain(0, position)
-        reason = msgspec.convert(explanation, TokenReason, from_attributes=True)
-        reason.contributions = reason.contributions[: self.top]
-        return reason
+        answers = []
+        for part in parts:
+            if isinstance(tagger, CRF):
+                explanations = [tagger.explain(part.items[0], position) for position in part.positions]
+            else:
+                posterior = tagger.posterior(part.items)
+                explanations = [posterior.explain(0, position) for position in part.positions]
+            reasons = msgspec.convert(explanations, list[TokenReason], from_attributes=True)
+            for reason in reasons:
+                reason.contributions = reason.contributions[: self.top]
+            answers.append(reasons)
+        return answers
