@@ -73,6 +73,18 @@ def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL
     asyncio.run(within())
 
 
+def batching(limits: ServerLimits = SMALL) -> Callable[[Callable[[Batcher], Awaitable[None]]], Callable[[], None]]:
+    """A test with a batcher of these limits."""
+
+    def decorated(test: Callable[[Batcher], Awaitable[None]]) -> Callable[[], None]:
+        def in_a_loop() -> None:
+            run(test, limits)
+
+        return in_a_loop
+
+    return decorated
+
+
 async def behind(batcher: Batcher, inference: Echo) -> Answer:
     """A job that occupies the thread until the gate opens."""
     first = job(batcher, inference, "first")
@@ -81,232 +93,198 @@ async def behind(batcher: Batcher, inference: Echo) -> Answer:
     return first
 
 
-def test_parts_come_back_in_their_order_to_the_job_that_asked() -> None:
-    async def test(batcher: Batcher) -> None:
-        jobs = [job(batcher, Opened(), *(f"{n}.{i}" for i in range(n))) for n in range(1, 9)]
-        for n, one in enumerate(jobs, 1):
-            assert await one == tuple(f"echo:{n}.{i}" for i in range(n))
-        assert batcher.queued == 0
-
-    run(test)
+@batching()
+async def test_parts_come_back_in_their_order_to_the_job_that_asked(batcher: Batcher) -> None:
+    jobs = [job(batcher, Opened(), *(f"{n}.{i}" for i in range(n))) for n in range(1, 9)]
+    for n, one in enumerate(jobs, 1):
+        assert await one == tuple(f"echo:{n}.{i}" for i in range(n))
+    assert batcher.queued == 0
 
 
-def test_a_job_without_parts_is_answered_at_once() -> None:
-    async def test(batcher: Batcher) -> None:
-        assert await job(batcher, Opened()) == ()
-
-    run(test)
+@batching()
+async def test_a_job_without_parts_is_answered_at_once(batcher: Batcher) -> None:
+    assert await job(batcher, Opened()) == ()
 
 
-def test_requests_that_gather_behind_a_batch_share_the_next_one() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        others = [job(batcher, echo, i) for i in range(6)]
-        echo.gate.set()
-        await asyncio.gather(first, *others)
-        assert echo.batches == [["first"], [0, 1, 2, 3, 4, 5]]
-
-    run(test)
+@batching()
+async def test_requests_that_gather_behind_a_batch_share_the_next_one(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    others = [job(batcher, echo, i) for i in range(6)]
+    echo.gate.set()
+    await asyncio.gather(first, *others)
+    assert echo.batches == [["first"], [0, 1, 2, 3, 4, 5]]
 
 
-def test_requests_that_come_within_the_linger_are_answered_together() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-        together = [job(batcher, echo, i) for i in range(2)]
-        echo.gate.set()
-        await asyncio.gather(*together)
-        await batcher.in_thread(str, "once the batch has ended")
-        later = job(batcher, echo, "a")
-        await asyncio.sleep(0.05)
-        assert not later.done()
-        assert await job(batcher, echo, "b") == ("echo:b",)
-        assert echo.batches[1:] == [[0, 1], ["a", "b"]]
-
-    run(test, ServerLimits(linger=20.0))
+@batching(ServerLimits(linger=20.0))
+async def test_requests_that_come_within_the_linger_are_answered_together(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    together = [job(batcher, echo, i) for i in range(2)]
+    echo.gate.set()
+    await asyncio.gather(*together)
+    await batcher.in_thread(str, "once the batch has ended")
+    later = job(batcher, echo, "a")
+    await asyncio.sleep(0.05)
+    assert not later.done()
+    assert await job(batcher, echo, "b") == ("echo:b",)
+    assert echo.batches[1:] == [[0, 1], ["a", "b"]]
 
 
-def test_a_client_by_itself_does_not_linger() -> None:
-    async def test(batcher: Batcher) -> None:
-        for i in range(3):
-            assert await asyncio.wait_for(job(batcher, Opened(), i), 10) == (f"echo:{i}",)
-
-    run(test, ServerLimits(linger=60.0))
+@batching(ServerLimits(linger=60.0))
+async def test_a_client_by_itself_does_not_linger(batcher: Batcher) -> None:
+    for i in range(3):
+        assert await asyncio.wait_for(job(batcher, Opened(), i), 10) == (f"echo:{i}",)
 
 
-def test_a_batch_is_bounded_in_tokens_but_a_longer_sentence_goes_alone() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        jobs = [job(batcher, echo, i, tokens=5) for i in range(4)] + [job(batcher, echo, "long", tokens=50)]
-        echo.gate.set()
-        await asyncio.gather(first, *jobs)
-        assert echo.batches == [["first"], [0, 1], [2, 3], ["long"]]
-
-    run(test)
+@batching()
+async def test_a_batch_is_bounded_in_tokens_but_a_longer_sentence_goes_alone(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    jobs = [job(batcher, echo, i, tokens=5) for i in range(4)] + [job(batcher, echo, "long", tokens=50)]
+    echo.gate.set()
+    await asyncio.gather(first, *jobs)
+    assert echo.batches == [["first"], [0, 1], [2, 3], ["long"]]
 
 
-def test_questions_are_not_mixed() -> None:
-    async def test(batcher: Batcher) -> None:
-        a, b = Echo("a"), Opened("b")
-        first = await behind(batcher, a)
-        jobs = [job(batcher, question, i) for i in range(3) for question in (a, b)]
-        a.gate.set()
-        found = await asyncio.gather(*jobs)
-        await first
-        assert [own for (own,) in found] == ["a:0", "b:0", "a:1", "b:1", "a:2", "b:2"]
-        assert a.batches == [["first"], [0, 1, 2]]
-
-    run(test)
+@batching()
+async def test_questions_are_not_mixed(batcher: Batcher) -> None:
+    a, b = Echo("a"), Opened("b")
+    first = await behind(batcher, a)
+    jobs = [job(batcher, question, i) for i in range(3) for question in (a, b)]
+    a.gate.set()
+    found = await asyncio.gather(*jobs)
+    await first
+    assert [own for (own,) in found] == ["a:0", "b:0", "a:1", "b:1", "a:2", "b:2"]
+    assert a.batches == [["first"], [0, 1, 2]]
 
 
-def test_short_requests_overtake_a_long_one_whose_parts_spread_out() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        long = job(batcher, echo, *(f"long {i}" for i in range(3)), tokens=4000)
-        short = [job(batcher, echo, i) for i in range(2)]
-        echo.gate.set()
-        await asyncio.gather(first, long, *short)
-        assert echo.batches == [["first"], [0, 1], ["long 0"], ["long 1"], ["long 2"]]
-
-    run(test, ServerLimits(batch_tokens=10, linger=0.0))
+@batching(ServerLimits(batch_tokens=10, linger=0.0))
+async def test_short_requests_overtake_a_long_one_whose_parts_spread_out(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    long = job(batcher, echo, *(f"long {i}" for i in range(3)), tokens=4000)
+    short = [job(batcher, echo, i) for i in range(2)]
+    echo.gate.set()
+    await asyncio.gather(first, long, *short)
+    assert echo.batches == [["first"], [0, 1], ["long 0"], ["long 1"], ["long 2"]]
 
 
-def test_keys_do_not_change_so_that_a_long_request_comes_before_later_short_ones() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-        long = job(batcher, echo, "long", tokens=60)
-        await asyncio.sleep(0.05)  # more than 60 tokens take at the pace
-        short = [job(batcher, echo, i) for i in range(20)]
-        echo.gate.set()
-        await asyncio.gather(long, *short)
-        assert echo.batches[1] == ["long"]
-
-    run(test)
+@batching()
+async def test_keys_do_not_change_so_that_a_long_request_comes_before_later_short_ones(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    long = job(batcher, echo, "long", tokens=60)
+    await asyncio.sleep(0.05)  # more than 60 tokens take at the pace
+    short = [job(batcher, echo, i) for i in range(20)]
+    echo.gate.set()
+    await asyncio.gather(long, *short)
+    assert echo.batches[1] == ["long"]
 
 
-def test_above_the_high_mark_requests_are_refused_until_the_low_mark() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        jobs = [job(batcher, echo, i, tokens=10) for i in range(10)]
-        assert batcher.queued <= 100
-        with pytest.raises(RequestError, match="tokens wait already: expected at most 100") as refused:
-            job(batcher, echo, "more", tokens=20)
-        assert 1 <= (refused.value.retry_after or 0) <= 60
-        for one in jobs[4:6]:
-            one.cancel()
-        await asyncio.sleep(0)
-        with pytest.raises(RequestError):  # below the high mark, but not yet at the low one
-            job(batcher, echo, "more")
-        for one in jobs[6:]:
-            one.cancel()
-        await asyncio.sleep(0)
-        more = job(batcher, echo, "more")
-        echo.gate.set()
-        await asyncio.gather(first, more, *jobs[:4])
-
-    run(test)
+@batching()
+async def test_above_the_high_mark_requests_are_refused_until_the_low_mark(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    jobs = [job(batcher, echo, i, tokens=10) for i in range(10)]
+    assert batcher.queued <= 100
+    with pytest.raises(RequestError, match="tokens wait already: expected at most 100") as refused:
+        job(batcher, echo, "more", tokens=20)
+    assert 1 <= (refused.value.retry_after or 0) <= 60
+    for one in jobs[4:6]:
+        one.cancel()
+    await asyncio.sleep(0)
+    with pytest.raises(RequestError):  # below the high mark, but not yet at the low one
+        job(batcher, echo, "more")
+    for one in jobs[6:]:
+        one.cancel()
+    await asyncio.sleep(0)
+    more = job(batcher, echo, "more")
+    echo.gate.set()
+    await asyncio.gather(first, more, *jobs[:4])
 
 
-def test_no_more_is_accepted_than_a_slow_model_answers_in_time() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-        batcher.set_speed(30.0)  # tokens per second: 30 in half of the two seconds that a request has
-        job(batcher, echo, "fits", tokens=20)
-        with pytest.raises(RequestError, match="expected at most 30 with this request"):
-            job(batcher, echo, "too much", tokens=20)
-        echo.gate.set()
-
-    run(test, replace(SMALL, seconds=2.0))
+@batching(replace(SMALL, seconds=2.0))
+async def test_no_more_is_accepted_than_a_slow_model_answers_in_time(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    batcher.set_speed(30.0)  # tokens per second: 30 in half of the two seconds that a request has
+    job(batcher, echo, "fits", tokens=20)
+    with pytest.raises(RequestError, match="expected at most 30 with this request"):
+        job(batcher, echo, "too much", tokens=20)
+    echo.gate.set()
 
 
-def test_a_request_that_can_wait_is_woken_at_the_low_mark() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-        jobs = [job(batcher, echo, i, tokens=10) for i in range(8)]
-        patient = BatchJob(echo, [JobPart("patient", 1)], tuple, 20.0)
-        waiting = asyncio.ensure_future(batcher.submit_patiently(patient))
-        await asyncio.sleep(0.01)
-        assert not waiting.done()
-        echo.gate.set()
-        answer = await waiting
-        assert batcher.queued <= 41
-        await asyncio.gather(answer, *jobs)
-
-    run(test)
+@batching()
+async def test_a_request_that_can_wait_is_woken_at_the_low_mark(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    jobs = [job(batcher, echo, i, tokens=10) for i in range(8)]
+    patient = BatchJob(echo, [JobPart("patient", 1)], tuple, 20.0)
+    waiting = asyncio.ensure_future(batcher.submit_patiently(patient))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    echo.gate.set()
+    answer = await waiting
+    assert batcher.queued <= 41
+    await asyncio.gather(answer, *jobs)
 
 
-def test_a_client_that_goes_away_costs_nothing_more() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        gone = job(batcher, echo, *range(8))
-        gone.cancel()
-        await asyncio.sleep(0)
-        assert batcher.queued == 0
-        after = job(batcher, echo, "after")
-        echo.gate.set()
-        await asyncio.gather(first, after)
-        assert echo.batches == [["first"], ["after"]]
-
-    run(test)
+@batching()
+async def test_a_client_that_goes_away_costs_nothing_more(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    gone = job(batcher, echo, *range(8))
+    gone.cancel()
+    await asyncio.sleep(0)
+    assert batcher.queued == 0
+    after = job(batcher, echo, "after")
+    echo.gate.set()
+    await asyncio.gather(first, after)
+    assert echo.batches == [["first"], ["after"]]
 
 
-def test_a_deadline_ends_the_wait_and_the_work() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        late = job(batcher, echo, *range(8))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await late
-        await asyncio.sleep(0)
-        assert batcher.queued == 0
-        echo.gate.set()
-        await first
-        assert echo.batches == [["first"]]
-
-    run(test)
+@batching()
+async def test_a_deadline_ends_the_wait_and_the_work(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    late = job(batcher, echo, *range(8))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await late
+    await asyncio.sleep(0)
+    assert batcher.queued == 0
+    echo.gate.set()
+    await first
+    assert echo.batches == [["first"]]
 
 
-def test_a_part_that_is_refused_harms_no_other_job() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-        good, bad = job(batcher, echo, "good"), job(batcher, echo, "fine", "bad")
-        echo.gate.set()
-        assert await good == ("echo:good",)
-        with pytest.raises(RequestError, match="bad is bad") as refused:
-            await bad
-        assert refused.value.input == 1
-
-    run(test)
+@batching()
+async def test_a_part_that_is_refused_harms_no_other_job(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    good, bad = job(batcher, echo, "good"), job(batcher, echo, "fine", "bad")
+    echo.gate.set()
+    assert await good == ("echo:good",)
+    with pytest.raises(RequestError, match="bad is bad") as refused:
+        await bad
+    assert refused.value.input == 1
 
 
-def test_parts_of_a_refused_job_in_later_batches_do_no_harm() -> None:
-    async def test(batcher: Batcher) -> None:
-        bad, good = job(batcher, Opened(), "bad", *range(30)), job(batcher, Opened(), *range(30))
-        with pytest.raises(RequestError, match="bad is bad"):
-            await bad
-        assert len(await good) == 30
-
-    run(test, replace(SMALL, batch_tokens=2))
+@batching(replace(SMALL, batch_tokens=2))
+async def test_parts_of_a_refused_job_in_later_batches_do_no_harm(batcher: Batcher) -> None:
+    bad, good = job(batcher, Opened(), "bad", *range(30)), job(batcher, Opened(), *range(30))
+    with pytest.raises(RequestError, match="bad is bad"):
+        await bad
+    assert len(await good) == 30
 
 
-def test_of_a_part_with_several_sentences_the_one_that_is_refused_is_named() -> None:
-    async def test(batcher: Batcher) -> None:
-        parts = [JobPart(["a", "b"], 2, 0), JobPart(["c", "d", "bad", "e"], 4, 2)]
-        with pytest.raises(RequestError, match="bad is bad") as refused:
-            await batcher.submit(BatchJob(Opened(), parts, tuple, 20.0))
-        assert refused.value.input == 4
-
-    run(test)
+@batching()
+async def test_of_a_part_with_several_sentences_the_one_that_is_refused_is_named(batcher: Batcher) -> None:
+    parts = [JobPart(["a", "b"], 2, 0), JobPart(["c", "d", "bad", "e"], 4, 2)]
+    with pytest.raises(RequestError, match="bad is bad") as refused:
+        await batcher.submit(BatchJob(Opened(), parts, tuple, 20.0))
+    assert refused.value.input == 4
 
 
 def test_a_mistake_of_ours_is_an_error_without_details(caplog: pytest.LogCaptureFixture) -> None:
@@ -322,70 +300,62 @@ def test_a_mistake_of_ours_is_an_error_without_details(caplog: pytest.LogCapture
     run(test)
 
 
-def test_draining_answers_what_was_accepted_and_refuses_the_rest() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        second = job(batcher, echo, "second")
-        draining = asyncio.ensure_future(batcher.drain())
+@batching()
+async def test_draining_answers_what_was_accepted_and_refuses_the_rest(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    second = job(batcher, echo, "second")
+    draining = asyncio.ensure_future(batcher.drain())
+    await asyncio.sleep(0)
+    with pytest.raises(RequestError, match="the server is stopping"):
+        job(batcher, echo, "third")
+    assert not draining.done()
+    echo.gate.set()
+    await draining
+    assert (await first, await second) == (("echo:first",), ("echo:second",))
+
+
+@batching()
+async def test_draining_answers_what_was_being_read(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+
+    async def ask() -> Any:
+        return await batcher.submit(await batcher.in_thread(lambda content: echo_job(echo, content), "read"))
+
+    asking = asyncio.ensure_future(ask())
+    await asyncio.sleep(0)
+    draining = asyncio.ensure_future(batcher.drain())
+    await asyncio.sleep(0)
+    with pytest.raises(RequestError, match="the server is stopping"):
+        batcher.admit()
+    with pytest.raises(RequestError, match="the server is stopping"):
+        await batcher.in_thread(str, "later")
+    echo.gate.set()
+    assert await asking == ("echo:read",)
+    await draining
+
+
+@batching()
+async def test_whoever_waits_at_the_end_is_told(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    second = job(batcher, echo, "second")
+    batcher.close()
+    echo.gate.set()
+    with pytest.raises(RequestError):
+        await second
+
+
+@batching()
+async def test_the_event_loop_goes_on_while_a_batch_runs(batcher: Batcher) -> None:
+    echo = Echo()
+    first = await behind(batcher, echo)
+    for _ in range(100):
         await asyncio.sleep(0)
-        with pytest.raises(RequestError, match="the server is stopping"):
-            job(batcher, echo, "third")
-        assert not draining.done()
-        echo.gate.set()
-        await draining
-        assert (await first, await second) == (("echo:first",), ("echo:second",))
-
-    run(test)
-
-
-def test_draining_answers_what_was_being_read() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-
-        async def ask() -> Any:
-            return await batcher.submit(await batcher.in_thread(lambda content: echo_job(echo, content), "read"))
-
-        asking = asyncio.ensure_future(ask())
-        await asyncio.sleep(0)
-        draining = asyncio.ensure_future(batcher.drain())
-        await asyncio.sleep(0)
-        with pytest.raises(RequestError, match="the server is stopping"):
-            batcher.admit()
-        with pytest.raises(RequestError, match="the server is stopping"):
-            await batcher.in_thread(str, "later")
-        echo.gate.set()
-        assert await asking == ("echo:read",)
-        await draining
-
-    run(test)
-
-
-def test_whoever_waits_at_the_end_is_told() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
-        second = job(batcher, echo, "second")
-        batcher.close()
-        echo.gate.set()
-        with pytest.raises(RequestError):
-            await second
-
-    run(test)
-
-
-def test_the_event_loop_goes_on_while_a_batch_runs() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert not first.done()
-        echo.gate.set()
-        await first
-
-    run(test)
+    assert not first.done()
+    echo.gate.set()
+    await first
 
 
 def test_batches_are_reported() -> None:
@@ -424,17 +394,15 @@ def test_answers_are_never_mixed_and_nothing_is_left(jobs: list[tuple[int, int, 
     run(test, ServerLimits(batch_tokens=20, linger=0.0))
 
 
-def test_requests_are_refused_before_they_are_read_once_too_much_waits() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        await behind(batcher, echo)
+@batching()
+async def test_requests_are_refused_before_they_are_read_once_too_much_waits(batcher: Batcher) -> None:
+    echo = Echo()
+    await behind(batcher, echo)
+    batcher.admit()
+    job(batcher, echo, "much", tokens=100)
+    with pytest.raises(RequestError):
         batcher.admit()
-        job(batcher, echo, "much", tokens=100)
-        with pytest.raises(RequestError):
-            batcher.admit()
-        echo.gate.set()
-
-    run(test)
+    echo.gate.set()
 
 
 @given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 80), st.integers(1, 5))

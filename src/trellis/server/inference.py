@@ -94,11 +94,8 @@ def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
     return Lexicon(entries)
 
 
-class TagAnswers(NamedTuple):
-    """A list of tags or a `Tagged` for each sentence, and its best labellings if they were asked for."""
-
-    sentences: Sequence[Any]
-    labellings: Sequence[Sequence[Labelling]] | None
+TaggedSentence = tuple[Any, Sequence[Labelling] | None]
+"""The tags of a sentence or its `Tagged`, and its best labellings if they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +108,15 @@ class TagInference(ModelInference):
     k: int = 0
     lexicon: tuple[Entry, ...] = ()
 
-    def answer(self, parts: Sequence[InputColumns]) -> list[TagAnswers]:
+    def answer(self, parts: Sequence[InputColumns]) -> list[Sequence[TaggedSentence]]:
         """One posterior for all parts, or `predict` where the best labels of token lists are all that is asked for."""
         inputs = concatenated(parts)
         if not (self.probabilities or self.k or self.raw or self.known or self.lexicon):
-            return [TagAnswers(tags, None) for tags in by_part(self.model.tagger.predict(inputs.items), parts)]
+            return by_part([(tags, None) for tags in self.model.tagger.predict(inputs.items)], parts)
         posterior = self.posterior(inputs, raw=self.raw, lexicon=self.lexicon)
         sentences = self.annotated(posterior, inputs) if self.probabilities else posterior.best()
-        labellings = by_part(posterior.kbest(self.k), parts) if self.k else [None] * len(parts)
-        return [TagAnswers(*answer) for answer in zip(by_part(sentences, parts), labellings, strict=True)]
+        labellings = posterior.kbest(self.k) if self.k else [None] * len(sentences)
+        return by_part(list(zip(sentences, labellings, strict=True)), parts)
 
 
 @dataclass(frozen=True, slots=True)

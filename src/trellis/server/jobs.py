@@ -19,7 +19,7 @@ from trellis.models.data import Label
 from trellis.server import schemas as s
 from trellis.server.batcher import BatchJob, JobPart
 from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
-from trellis.server.inference import ExplainInference, InputColumns, TagAnswers, TagInference, TrellisInference
+from trellis.server.inference import ExplainInference, InputColumns, TaggedSentence, TagInference, TrellisInference
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
 from trellis.server.registry import ModelRegistry, ServedModel
@@ -54,7 +54,7 @@ class JobBuilder:
             model, form != "tokens", known is not None, request.probabilities, request.k_best, lexicon
         )
 
-        def finish(answers: list[TagAnswers]) -> bytes:
+        def finish(answers: list[Sequence[TaggedSentence]]) -> bytes:
             if form == "documents":
                 results = _documents(given, sentences, answers, request.spans_only)
             else:
@@ -110,7 +110,7 @@ class JobBuilder:
             else:
                 inputs = InputColumns([line.tokens for line in lines])
 
-            def finish(answers: list[TagAnswers]) -> bytes:
+            def finish(answers: list[Sequence[TaggedSentence]]) -> bytes:
                 results = _results(answers, options.spans_only)
                 for line, result in zip(lines, results, strict=True):
                     if line.id is not UNSET:
@@ -200,35 +200,33 @@ class JobBuilder:
         return timeout
 
 
-def _results(answers: Sequence[TagAnswers], spans_only: bool) -> list[Any]:
+def _results(answers: list[Sequence[TaggedSentence]], spans_only: bool) -> list[Any]:
     """The fields of one `TagResult` per sentence."""
-    results: list[Any] = [
-        {"tags": sentence} if isinstance(sentence, list) else _record(sentence, spans_only)
-        for part in answers
-        for sentence in part.sentences
-    ]
-    labellings = chain.from_iterable(part.labellings or () for part in answers)
-    for result, paths in zip(results, labellings, strict=False):
-        result["k_best"] = paths
+    results = []
+    for tagged, labellings in chain.from_iterable(answers):
+        result = {"tags": tagged} if isinstance(tagged, list) else _fields(tagged, spans_only)
+        results.append(result if labellings is None else result | {"k_best": labellings})
     return results
 
 
-def _record(tagged: Tagged, spans_only: bool) -> dict[str, Any]:
+def _fields(tagged: Tagged, spans_only: bool) -> dict[str, Any]:
     return {"spans": tagged.to_records()} if spans_only else tagged.to_dict()
 
 
 def _documents(
-    texts: Sequence[str], sentences: Sequence[tuple[int, int, str]], answers: Sequence[TagAnswers], spans_only: bool
+    texts: Sequence[str],
+    sentences: Sequence[tuple[int, int, str]],
+    answers: list[Sequence[TaggedSentence]],
+    spans_only: bool,
 ) -> list[Any]:
     """One result per document; a sentence is the number of its document, where it starts there, and its text."""
     by_document: list[list[tuple[int, Any]]] = [[] for _ in texts]
-    tagged_sentences = chain.from_iterable(part.sentences for part in answers)
-    for (document, start, _), tagged in zip(sentences, tagged_sentences, strict=True):
+    for (document, start, _), (tagged, _) in zip(sentences, chain.from_iterable(answers), strict=True):
         by_document[document].append((start, tagged))
     results = []
     for text, parts in zip(texts, by_document, strict=True):
         if parts:
-            result = _record(joined(text, parts), spans_only)
+            result = _fields(joined(text, parts), spans_only)
         else:
             empty: dict[str, Any] = {name: [] for name in ("tokens", "offsets", "tags", "probabilities", "spans")}
             result = {"spans": []} if spans_only else {"text": text, **empty}

@@ -10,6 +10,7 @@ The labelling interface says which field of a task is the text, and under which 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -20,7 +21,7 @@ from msgspec.json import encode
 from trellis.errors import shown
 from trellis.models import Tagged
 from trellis.server.batcher import BatchJob
-from trellis.server.inference import InputColumns, TagAnswers, TagInference
+from trellis.server.inference import InputColumns, TaggedSentence, TagInference
 from trellis.server.jobs import JobBuilder
 from trellis.server.problems import invalid, too_large
 from trellis.server.registry import ServedModel
@@ -125,9 +126,9 @@ def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
     model, names = builder.registry.get(name if isinstance(name, str) else UNSET), interface(config)
     texts, version = [_text(task.data, i, names) for i, task in enumerate(request.tasks)], version_of(model)
 
-    def finish(answers: list[TagAnswers]) -> bytes:
-        tagged = chain.from_iterable(part.sentences for part in answers)
-        return encode(LabelStudioPredictions([_prediction(one, version, names) for one in tagged], version))
+    def finish(answers: list[Sequence[TaggedSentence]]) -> bytes:
+        predictions = [_prediction(tagged, version, names) for tagged, _ in chain.from_iterable(answers)]
+        return encode(LabelStudioPredictions(predictions, version))
 
     parts = builder.parts(InputColumns.of_texts(texts, model))
     return BatchJob(TagInference(model, raw=True), parts, finish, limits.seconds)
@@ -152,14 +153,9 @@ def version_of(model: ServedModel) -> str:
 
 
 def _prediction(tagged: Tagged, version: str, names: Interface) -> LabelStudioPrediction:
-    regions = [
-        LabelStudioRegion(
-            id=secrets.token_hex(5),
-            from_name=names.from_name,
-            to_name=names.to_name,
-            value=LabelStudioSpan(span.start, span.end, span.text, [span.label]),
-            score=span.probability,
-        )
-        for span in tagged.spans
-    ]
+    regions = []
+    for span in tagged.spans:
+        value = LabelStudioSpan(span.start, span.end, span.text, [span.label])
+        region_id = secrets.token_hex(5)
+        regions.append(LabelStudioRegion(region_id, names.from_name, names.to_name, value, span.probability))
     return LabelStudioPrediction(regions, min((region.score for region in regions), default=1.0), version)
