@@ -8,11 +8,11 @@ tags and in both modes. What differs:
   place; seqeval raises a bare ``KeyError`` for an unknown prefix.
 - ``classification_report`` of tags without a single entity is a report; seqeval fails there.
 - Labels that do not look like entity tags give one warning per call, not one per token.
-- The schemes are the six of seqeval; classes derived from ``Token`` with their own patterns are not supported.
+- The schemes are the six of seqeval, as classes without instances; those with patterns of their own are not supported.
 """
 
 from __future__ import annotations
 
-from trellis.compat.seqeval import metrics, reporters, scheme
+from trellis.compat.seqeval import metrics, scheme
 
-__all__ = ["metrics", "reporters", "scheme"]
+__all__ = ["metrics", "scheme"]

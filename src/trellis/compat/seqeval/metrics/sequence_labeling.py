@@ -23,12 +23,11 @@ from trellis.compat.seqeval.metrics.v1 import (
     count,
     default_alphabet,
     figures,
-    letter_role,
     report,
 )
 from trellis.compat.seqeval.scheme import Token
 from trellis.errors import DataError
-from trellis.tags.spans import conlleval_tables, find_chunks
+from trellis.tags.spans import find_chunks
 
 
 def get_entities(seq: Sequence[Any], suffix: bool = False) -> list[tuple[str, int, int]]:
@@ -39,21 +38,6 @@ def get_entities(seq: Sequence[Any], suffix: bool = False) -> list[tuple[str, in
     kinds = alphabet.kinds
     columns = (chunks.kind.tolist(), chunks.begin.tolist(), (chunks.end - 1).tolist())
     return [(kinds[kind], begin, end) for kind, begin, end in zip(*columns, strict=True)]
-
-
-def start_of_chunk(prev_tag: str, tag: str, prev_type: str, type_: str) -> bool:
-    """Whether a span starts with ``tag``."""
-    return _step(0, prev_tag, tag, prev_type == type_)
-
-
-def end_of_chunk(prev_tag: str, tag: str, prev_type: str, type_: str) -> bool:
-    """Whether a span ended with ``prev_tag``."""
-    return _step(1, prev_tag, tag, prev_type == type_)
-
-
-def _step(table: int, before: str, after: str, same: bool) -> bool:
-    left, right = letter_role(before), letter_role(after)
-    return bool(conlleval_tables()[table][left, right, int(same)])
 
 
 def precision_recall_fscore_support(

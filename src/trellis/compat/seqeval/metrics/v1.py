@@ -13,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.compat.seqeval.reporters import DictReporter, StringReporter
-from trellis.compat.seqeval.scheme import Entities, TagTypeError, Token, auto_detect, scheme_alphabet
+from trellis.compat.seqeval.scheme import TagTypeError, Token, auto_detect, scheme_alphabet
 from trellis.errors import ConfigError, shown
 from trellis.metrics.entities import compare, tally
 from trellis.metrics.prf import Tally, check_aligned, divide, f_measure
@@ -28,6 +27,7 @@ Scores = tuple[Any, Any, Any, Any]  # floats and an int with an average, arrays 
 ALL_METRICS = ("precision", "recall", "f-score")
 _AVERAGES = (None, "micro", "macro", "weighted")
 _ENTITY_LETTERS = "BIES"
+_HEADINGS = ("precision", "recall", "f1-score", "support")
 _MOST_DIGITS = 100
 
 
@@ -141,26 +141,23 @@ def report(counts: Tally, *, digits: int, output_dict: bool, zero_division: Zero
     """One row per type, then the averages."""
     if isinstance(digits, bool) or not isinstance(digits, int) or not 0 <= digits <= _MOST_DIGITS:
         raise ConfigError(f"digits must be an integer from 0 to {_MOST_DIGITS}, got {shown(digits)}")
+    types = list(zip(counts.names, *figures(counts, average=None, zero_division=zero_division), strict=True))
+    averages = [
+        (f"{average} avg", *figures(counts, average=average, zero_division=zero_division)) for average in _AVERAGES[1:]
+    ]
+    if output_dict:
+        return {name: dict(zip(_HEADINGS, values, strict=True)) for name, *values in (*types, *averages)}
     width = max(len("weighted avg"), digits, *map(len, counts.names))
-    reporter = DictReporter() if output_dict else StringReporter(width=width, digits=digits)
-    for row in zip(counts.names, *figures(counts, average=None, zero_division=zero_division), strict=True):
-        reporter.write(*row)
-    reporter.write_blank()
-    for average in _AVERAGES[1:]:
-        reporter.write(f"{average} avg", *figures(counts, average=average, zero_division=zero_division))
-    reporter.write_blank()
-    return reporter.report()
 
+    def line(name: str, cells: Sequence[str]) -> str:
+        return f"{name:>{width}} " + "".join(f" {cell:>9}" for cell in cells)
 
-def unique_labels(y_true: Tags, y_pred: Tags, scheme: type[Token], suffix: bool = False) -> list[str]:
-    """The types of all well-formed spans, by name."""
-    return sorted(Entities([*y_true, *y_pred], scheme, suffix).unique_tags)
-
-
-def check_consistent_length(y_true: Tags, y_pred: Tags) -> None:
-    """Both must be lists of lists of equal lengths."""
-    check_types(y_true, y_pred)
-    check_aligned(y_true, y_pred)
+    lines = [line("", _HEADINGS), ""]
+    for rows in (types, averages):
+        for name, *values, support in rows:
+            lines.append(line(name, [*(f"{value:.{digits}f}" for value in values), str(support)]))
+        lines.append("")
+    return "\n".join(lines)
 
 
 def precision_recall_fscore_support(
@@ -195,6 +192,7 @@ def classification_report(
     scheme: type[Token] | None = None,
 ) -> str | dict[str, Any]:
     """The report of strict mode; without a scheme it is detected from ``y_true``."""
-    check_consistent_length(y_true, y_pred)
+    check_types(y_true, y_pred)
+    check_aligned(y_true, y_pred)
     counts = count(y_true, y_pred, suffix, scheme or auto_detect(y_true, suffix))
     return report(counts, digits=digits, output_dict=output_dict, zero_division=zero_division)
