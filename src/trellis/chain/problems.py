@@ -43,8 +43,8 @@ def raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray)
     for name, array in (("transitions", transitions), ("start", start), ("end", end)):
         bad = np.argwhere(~(array < np.inf))
         if len(bad):
-            place = ", ".join(str(i) for i in bad[0])
-            raise NonFiniteError(f"{name}[{place}] is {array[tuple(bad[0])]}: scores must be finite or minus infinity")
+            index = ", ".join(str(i) for i in bad[0])
+            raise NonFiniteError(f"{name}[{index}] is {array[tuple(bad[0])]}: scores must be finite or minus infinity")
     raise AssertionError("the native code reported a bad score, but there is none")
 
 
@@ -199,7 +199,7 @@ def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:
 def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArray, L: int) -> IntArray:
     """The labels of all spans, one span after another."""
     if isinstance(tags, Sequence) and tags and isinstance(tags[0], Sequence | np.ndarray):
-        lengths = [len(own) for own in tags]  # type: ignore[arg-type]
+        lengths = [len(labels) for labels in tags]  # type: ignore[arg-type]
         if lengths != (spans[:, 2] - spans[:, 1]).tolist():
             raise ShapeError(f"tags must have one label per position of each span, got lengths {lengths}")
         flat = np.concatenate([plain_array(labels, np.int64) for labels in tags])

@@ -298,11 +298,11 @@ class ChainScores(Tabled):
         """
         given = self.restricted(allowed)
         checked = check_spans(spans, given.lengths)
-        finer, L = _check_state_labels(state_labels, self.num_labels)
+        label_of_state, L = _check_state_labels(state_labels, self.num_labels)
         path, S = check_span_tags(tags, checked, L), len(checked)
         masks = (check_side("before", before, S, L), check_side("after", after, S, L))
         out = np.empty(S, dtype=np.float64)
-        given._check(given._inference().spans(checked, S, path, *masks, finer, L, out))
+        given._check(given._inference().spans(checked, S, path, *masks, label_of_state, L, out))
         return out
 
     def _inference(self) -> _native.InferenceFloat32 | _native.InferenceFloat64:
@@ -344,7 +344,7 @@ class ChainScores(Tabled):
         return plain_array(array, np.int64)
 
     def _by_sequence(self) -> FloatArray:
-        return np.empty(len(self.lengths), dtype=np.float64)
+        return np.empty(len(self.lengths))
 
 
 def _rows(lengths: IntArray, chosen: IntArray) -> Any:

@@ -5,10 +5,10 @@ A chain labels tokens; here each segment, whatever its length, has one score::
     >>> import numpy as np
     >>> scores = np.full((3, 2, 2), -1.0)        # tokens that a segment ends with, lengths 1 and 2, labels
     >>> scores[1, 1, 0] = 2.0                    # tokens 0 and 1 together, label 0
-    >>> found = SegmentScores(scores, [3], np.zeros((2, 2))).viterbi()
-    >>> found.paths[0].tolist()
+    >>> best = SegmentScores(scores, [3], np.zeros((2, 2))).viterbi()
+    >>> best.paths[0].tolist()
     [[0, 2, 0], [2, 3, 0]]
-    >>> found.scores
+    >>> best.scores
     array([1.])
 """
 
@@ -279,8 +279,8 @@ def raise_forbidden(scores: FloatArray) -> None:
 def check_paths(paths: Paths, lengths: IntArray, longest: int, num_labels: int) -> tuple[IntArray, IntArray]:
     """How many segments each sequence has, and all of them ``(S, 3)``, each sequence covered from end to end."""
     if not isinstance(paths, Sized) or len(paths) != len(lengths):
-        found = len(paths) if isinstance(paths, Sized) else shown(paths)
-        raise ShapeError(f"paths must be those of {len(lengths)} sequences, got {found}")
+        number = len(paths) if isinstance(paths, Sized) else shown(paths)
+        raise ShapeError(f"paths must be those of {len(lengths)} sequences, got {number}")
     arrays = [_triples(b, path) for b, path in enumerate(paths)]
     counts = np.array([len(path) for path in arrays], dtype=np.int64)
     flat = np.ascontiguousarray(np.concatenate([np.empty((0, 3), dtype=np.int64), *arrays]))
@@ -334,12 +334,13 @@ def _check_cover(counts: IntArray, owner: IntArray, flat: IntArray, lengths: Int
     short = np.flatnonzero(reached != lengths)
     if not wrong.any() and not len(short):
         return
-    b = int(owner[np.argmax(wrong)]) if wrong.any() else int(short[0])
-    place = "they end too early"
     if wrong.any():
         n = int(np.argmax(wrong))
-        place = f"segment {n - offsets_of(counts)[b]} is {begin[n]}..{end[n]}"
+        b = int(owner[n])
+        problem = f"segment {n - offsets_of(counts)[b]} is {begin[n]}..{end[n]}"
+    else:
+        b, problem = int(short[0]), "they end too early"
     raise ShapeError(
         f"the segments of sequence {b} must cover its {lengths[b]} tokens from 0 on without gaps, each of 1 to "
-        f"{longest} tokens: {place}"
+        f"{longest} tokens: {problem}"
     )

@@ -31,21 +31,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
-from itertools import chain as concatenated
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.chain.problems import (
-    NO_PATH,
-    NOT_FINITE,
-    SUM_TOO_LARGE,
-    OneSequence,
-    raise_bad_chain_score,
-    raise_problem,
-)
+from trellis.chain.problems import NO_PATH, NOT_FINITE, SUM_TOO_LARGE, OneSequence, raise_bad_chain_score, raise_problem
 from trellis.errors import ShapeError, shown
 from trellis.ragged import offsets_of, rows_of
 from trellis.results import Grid, Report
@@ -111,17 +103,15 @@ class ChainTable(Report):
 
     def grid_of(self, title: str, values: FloatArray, last: FloatArray) -> Grid:
         """The grid with other numbers in place of `values` and `last`, such as their exponentials."""
-        several = len(self.lengths) != 1
-        head = ("sequence", "token") if several else ("token",)
+        head = ("token",) if len(self.lengths) == 1 else ("sequence", "token")
         cells: list[tuple[str, ...]] = []
         best: list[int] = []
 
         def add(b: int, name: str, numbers: FloatArray, label: int, back: IntArray | None = None) -> None:
-            before = [-1] * len(numbers) if back is None else np.where(np.isneginf(numbers), -1, back).tolist()
-            marks = ["● " if j == label else "" for j in range(len(numbers))]
-            arrows = [f" ← {self.labels[i]}" if i >= 0 else "" for i in before]
-            shown_numbers = map(_number, numbers.tolist())
-            row = [mark + x + arrow for mark, x, arrow in zip(marks, shown_numbers, arrows, strict=True)]
+            row = []
+            for j, number in enumerate(numbers.tolist()):
+                arrow = "" if back is None or back[j] < 0 or number == -np.inf else f" ← {self.labels[back[j]]}"
+                row.append(f"{'● ' if j == label else ''}{_number(number)}{arrow}")
             cells.append((*(str(b), name)[-len(head) :], *row))
             best.append(label)
 
@@ -148,7 +138,6 @@ class ChainTable(Report):
         return [{"sequence": b, "token": x} | dict(zip(self.labels, row, strict=True)) for b, x, row in rows]
 
     def __repr__(self) -> str:
-        """What is printed."""
         return str(self)
 
 
@@ -310,14 +299,13 @@ def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:
         return tuple(str(t) for length in lengths.tolist() for t in range(length))
     given = list(_iterable("tokens", tokens))
     if any(isinstance(one, Sequence | np.ndarray) and not isinstance(one, str) for one in given):
-        found = [len(one) if isinstance(one, Sized) else shown(one) for one in given]
-        if found != lengths.tolist():
-            raise ShapeError(f"tokens must have the lengths {lengths.tolist()} of the sequences, got {found}")
-        given = list(concatenated.from_iterable(given))
-    flat = tuple(map(str, given))
-    if len(flat) != lengths.sum():
-        raise ShapeError(f"tokens must be (N,) = ({lengths.sum()},) to match emissions, got {len(flat)}")
-    return flat
+        sizes = [len(one) if isinstance(one, Sized) else shown(one) for one in given]
+        if sizes != lengths.tolist():
+            raise ShapeError(f"tokens must have the lengths {lengths.tolist()} of the sequences, got {sizes}")
+        given = [token for one in given for token in one]
+    if len(given) != lengths.sum():
+        raise ShapeError(f"tokens must be (N,) = ({lengths.sum()},) to match emissions, got {len(given)}")
+    return tuple(map(str, given))
 
 
 def _iterable(name: str, values: T) -> T:

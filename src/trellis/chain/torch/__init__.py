@@ -13,12 +13,4 @@ from trellis.chain.tables import ChainTable
 from trellis.chain.torch.scores import ChainScores, Decoded, Marginals, Paths
 from trellis.chain.torch.segments import SegmentMarginals, SegmentScores
 
-__all__ = [
-    "ChainScores",
-    "ChainTable",
-    "Decoded",
-    "Marginals",
-    "Paths",
-    "SegmentMarginals",
-    "SegmentScores",
-]
+__all__ = ["ChainScores", "ChainTable", "Decoded", "Marginals", "Paths", "SegmentMarginals", "SegmentScores"]

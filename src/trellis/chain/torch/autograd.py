@@ -146,9 +146,8 @@ class BatchLoss(torch.autograd.Function):
             return (None, None, None, None, *_scan_gradient(ctx, grad, scores))
         grads, ctx.grads = ctx.grads, None  # whoever has them may change them
         if grads is None:  # a second backward pass
-            plain, path = _plain(scores), _tags_by_row(ctx, scores[0])
-            again, edges_too = make_inference(ctx.layout, plain), ctx.needs_input_grad[-1]
-            grads = loss_and_gradient(again, ctx.layout, plain, path, ctx.scale, edges_too=edges_too)[1]
+            again, plain, path = _moved(ctx, scores)
+            grads = loss_and_gradient(again, ctx.layout, plain, path, ctx.scale, edges_too=ctx.needs_input_grad[-1])[1]
         outer = grad.item()
         if outer != 1.0:
             for x in grads:
@@ -177,28 +176,47 @@ def loss_and_gradient(
 class ChainLoss(torch.autograd.Function):
     """``log Z``, or ``log Z - score(tags)``, of each sequence; the gradient is marginals minus indicators.
 
-    The caller says whether to keep what a backward pass needs, as for `BatchLoss`.
+    With weights of tokens it is ``sum_t w[t] * -log P(y[t] | y[0..t-1])``. The caller says whether to keep what a
+    backward pass needs, as for `BatchLoss`.
     """
 
     @staticmethod
-    def forward(ctx: Any, keep: bool, layout: _native.Layout, tags: Tensor | None, *arguments: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any,
+        keep: bool,
+        layout: _native.Layout,
+        tags: Tensor | None,
+        weights: Tensor | None,
+        *arguments: Tensor | None,
+    ) -> Tensor:
         scores: Arguments = arguments  # type: ignore[assignment]
         inference = make_inference(layout, scores)
         if keep:
-            ctx.save_for_backward(*scores)
+            ctx.save_for_backward(weights, *scores)
             ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, None, tags is not None
             ctx.addresses = _addresses(scores)
-        return _values(inference, layout, scores, tags, None, keep).to(scores[0].dtype)
+        return _values(inference, layout, scores, tags, weights, keep).to(scores[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores: Arguments = ctx.saved_tensors
-        inference = _unmoved(ctx, scores)
+        weights, *rest = ctx.saved_tensors
+        scores: Arguments = tuple(rest)
+        inference, rows = _unmoved(ctx, scores), scores[0].shape[:-1].numel()
+        if weights is not None and weights.numel() != rows:
+            raise ChainError(f"{rows} weights of tokens in the forward pass are {weights.numel()} in the backward pass")
         if torch.is_grad_enabled():
-            return (None, None, None, *_scan_gradient(ctx, grad, scores))
+            return (None, None, None, None, *_scan_gradient(ctx, grad, scores, weights))
+        by_token = None if weights is None else plain_tensor(weights)
         if inference is None:
-            inference, scores = _inference_again(ctx, scores)
-        return (None, None, None, *native_gradient(inference, scores, grad, ctx.needs_input_grad[-1]))
+            inference, scores, path = _moved(ctx, scores)
+            _values(inference, ctx.layout, scores, path if ctx.has_tags else None, by_token, True)
+        edges_too = ctx.needs_input_grad[-1]
+        if by_token is None:
+            return (None, None, None, None, *native_gradient(inference, scores, grad, edges_too))
+        grads, outer = _like(scores, edges_too), plain_tensor(grad, torch.float64)
+        grads[0].zero_()
+        inference.weighted_nll_gradient(by_token.data_ptr(), outer.data_ptr(), *_pointers(grads)[1:])
+        return (None, None, None, None, *grads)
 
 
 def _values(
@@ -243,9 +261,13 @@ def _pointers(grads: Gradients) -> tuple[int, ...]:
     return rows, e.data_ptr(), a.data_ptr(), s.data_ptr(), z.data_ptr(), *matrices
 
 
-def _scan_gradient(ctx: Any, grad: Tensor, arguments: Arguments) -> list[Tensor | None]:
+def _scan_gradient(ctx: Any, grad: Tensor, arguments: Arguments, weights: Tensor | None = None) -> list[Tensor | None]:
     """The gradient of a loss as a graph, for gradients of gradients."""
     chain = ragged(ctx.layout, arguments)
+    if weights is not None:
+        by_token = weights.to(chain.emissions.dtype).reshape(-1)[token_rows(ctx.layout)]
+        value = scan.weighted_nll(chain, torch.from_numpy(ctx.inference.tags), by_token)
+        return graph_gradient(value, arguments, grad)
     value = scan.log_partition(chain)
     if ctx.has_tags:
         value = value - scan.path_score(chain, torch.from_numpy(ctx.inference.tags))
@@ -257,8 +279,8 @@ def _scan_gradient(ctx: Any, grad: Tensor, arguments: Arguments) -> list[Tensor 
 def graph_gradient(value: Tensor, inputs: Sequence[Tensor | None], grad: Tensor) -> list[Tensor | None]:
     """The gradient of a value by its inputs, as a graph; None for those without one."""
     wanted = [x for x in inputs if x is not None and x.requires_grad]
-    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True, allow_unused=True))
-    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
+    gradients = iter(torch.autograd.grad(value, wanted, grad, create_graph=True, allow_unused=True))
+    return [next(gradients) if x is not None and x.requires_grad else None for x in inputs]
 
 
 def _unmoved(ctx: Any, scores: Arguments) -> Inference | None:
@@ -268,63 +290,17 @@ def _unmoved(ctx: Any, scores: Arguments) -> Inference | None:
     """
     now = _addresses(scores)
     if now == ctx.addresses:
-        found: Inference = ctx.inference
-        return found
+        return ctx.inference  # type: ignore[no-any-return]
     if now[1::2] != ctx.addresses[1::2]:
         raise ChainError("the scores of a loss have other sizes in its backward pass than in its forward pass")
     check_memory(scores)
     return None
 
 
-def _tags_by_row(ctx: Any, emissions: Tensor) -> Tensor:
-    """The tags of the forward pass, in the layout of the emissions."""
-    path = torch.zeros(emissions.shape[:-1].numel(), dtype=torch.int64)
-    path[token_rows(ctx.layout)] = torch.from_numpy(ctx.inference.tags)
-    return path
-
-
-def _plain(scores: Arguments) -> Arguments:
-    """The scores as the native side expects them."""
-    return tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[return-value]
-
-
-def _inference_again(ctx: Any, scores: Arguments, weights: Tensor | None = None) -> tuple[Inference, Arguments]:
-    """The forward pass of `ChainLoss` or `WeightedLoss` where its scores are now."""
-    plain = _plain(scores)
-    inference = make_inference(ctx.layout, plain)
-    path = _tags_by_row(ctx, scores[0]) if ctx.has_tags else None
-    _values(inference, ctx.layout, plain, path, None if weights is None else plain_tensor(weights), True)
-    return inference, plain
-
-
-class WeightedLoss(torch.autograd.Function):
-    """``sum_t w[t] * -log P(y[t] | y[0..t-1])`` of each sequence, by the native kernels."""
-
-    @staticmethod
-    def forward(ctx: Any, layout: _native.Layout, tags: Tensor, weights: Tensor, *arguments: Tensor | None) -> Tensor:
-        scores: Arguments = arguments  # type: ignore[assignment]
-        inference = make_inference(layout, scores)
-        values = _values(inference, layout, scores, tags, weights, True)
-        ctx.save_for_backward(weights, *scores)
-        ctx.inference, ctx.layout, ctx.has_tags, ctx.addresses = inference, layout, True, _addresses(scores)
-        return values.to(scores[0].dtype)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, *rest = ctx.saved_tensors
-        scores: Arguments = tuple(rest)
-        inference, rows = _unmoved(ctx, scores), scores[0].shape[:-1].numel()
-        if weights.numel() != rows:
-            raise ChainError(f"{rows} weights of tokens in the forward pass are {weights.numel()} in the backward pass")
-        if torch.is_grad_enabled():
-            by_token = weights.to(scores[0].dtype).reshape(-1)[token_rows(ctx.layout)]
-            tags = torch.from_numpy(ctx.inference.tags)
-            value = scan.weighted_nll(ragged(ctx.layout, scores), tags, by_token)
-            return (None, None, None, *graph_gradient(value, scores, grad))
-        if inference is None:
-            inference, scores = _inference_again(ctx, scores, weights)
-        grads = _like(scores, ctx.needs_input_grad[-1])
-        grads[0].zero_()
-        by_row, outer = plain_tensor(weights), plain_tensor(grad, torch.float64)
-        inference.weighted_nll_gradient(by_row.data_ptr(), outer.data_ptr(), *_pointers(grads)[1:])
-        return (None, None, None, *grads)
+def _moved(ctx: Any, scores: Arguments) -> tuple[Inference, Arguments, Tensor]:
+    """A native side of the scores where they are now, the scores as it expects them, and the tags in their layout."""
+    plain: Arguments = tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[assignment]
+    path = torch.zeros(scores[0].shape[:-1].numel(), dtype=torch.int64)
+    if ctx.has_tags:
+        path[token_rows(ctx.layout)] = torch.from_numpy(ctx.inference.tags)
+    return make_inference(ctx.layout, plain), plain, path

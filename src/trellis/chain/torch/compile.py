@@ -35,7 +35,7 @@ def _nll_backward(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | 
     *chain, ignore_index = rest
     scores = _scores(emissions, mask, tuple(chain), tags=tags, ignore_index=ignore_index)
     grads = zip(scores.nll_gradient(tags, grad), _present(emissions, *chain[:4]), strict=True)
-    return [found.reshape(x.shape).to(x.dtype) for found, x in grads]
+    return [gradient.reshape(x.shape).to(x.dtype) for gradient, x in grads]
 
 
 @torch.library.custom_op(

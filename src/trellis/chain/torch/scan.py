@@ -214,11 +214,7 @@ def log_first(batch: Batch, beta: Tensor) -> Tensor:
 
 
 def log_conditional(
-    batch: Batch,
-    beta: Tensor,
-    t: int | slice | Tensor,
-    b: Tensor | slice = slice(None),
-    previous: Tensor | None = None,
+    batch: Batch, beta: Tensor, t: int | slice | Tensor, b: Tensor | slice = slice(None), previous: Tensor | None = None
 ) -> Tensor:
     """Log P(y_t = j | y_t-1 = i) at positions t of sequences b, [..., L, L].
 
@@ -303,14 +299,24 @@ def span_log_prob(
     batch = prepare(chain)
     beta, _ = backward(batch)
     log_tokens = log_marginals(batch, beta)  # [T, B, L]
-    spans = spans.to(log_tokens.device)
-    inside = make_layout((spans[:, 2] - spans[:, 1]).cpu(), log_tokens.device)
+    sequence, begin, end = spans.to(log_tokens.device).unbind(-1)
+    inside = make_layout((end - begin).cpu(), log_tokens.device)
     path = inside.pad(tags)  # [T of spans, S]
-    log_prob = _span_entry(batch, beta, log_tokens, spans, path[0], before)
-    log_prob = log_prob + _span_inside(batch, beta, spans, inside, path)
+    log_prob = pick(log_tokens[begin, sequence], path[0])  # of the first label
+    if before is not None:
+        left = log_tokens[begin - 1, sequence].masked_fill(~before, NEG_INF)  # [S, L]
+        step = log_conditional(batch, beta, begin, sequence)  # [S, L, L]
+        bound = logsumexp(left + pick(step, path[0].unsqueeze(-1).expand_as(left)))
+        log_prob = torch.where(begin > 0, bound, log_prob)
+    time = begin + torch.arange(len(path), device=path.device).unsqueeze(-1)  # [T of spans, S]
+    time = torch.where(inside.active, time, begin)[1:]
+    later = pick(log_conditional(batch, beta, time, sequence, path[:-1]), path[1:])
+    log_prob = log_prob + torch.where(inside.active[1:], later, 0.0).sum(0)
     if after is None:
         return log_prob
-    return log_prob + _span_exit(batch, beta, spans, inside.last(path), after)
+    has_next = end < batch.layout.lengths[sequence]
+    following = log_conditional(batch, beta, torch.where(has_next, end, 0), sequence, inside.last(path))
+    return log_prob + torch.where(has_next, logsumexp(following.masked_fill(~after, NEG_INF)), 0.0)
 
 
 def sample(chain: Chain, n: int, generator: torch.Generator | None = None) -> Tensor:
@@ -339,38 +345,6 @@ def _expected_surprise(log_prob: Tensor, rest: Tensor) -> Tensor:
     return (log_prob.exp() * (rest - finite(log_prob))).sum(-1)
 
 
-def _span_entry(
-    batch: Batch, beta: Tensor, log_tokens: Tensor, spans: Tensor, label: Tensor, before: Tensor | None
-) -> Tensor:
-    """Return log P(first label of the span, a label of `before` left of it), [S]."""
-    sequence, begin, _ = spans.unbind(-1)
-    free = pick(log_tokens[begin, sequence], label)
-    if before is None:
-        return free
-    left = log_tokens[begin - 1, sequence].masked_fill(~before, NEG_INF)  # [S, L]
-    step = log_conditional(batch, beta, begin, sequence)  # [S, L, L]
-    bound = logsumexp(left + pick(step, label.unsqueeze(-1).expand_as(left)))
-    return torch.where(begin > 0, bound, free)
-
-
-def _span_inside(batch: Batch, beta: Tensor, spans: Tensor, inside: Layout, path: Tensor) -> Tensor:
-    """Return log P(later labels of the span | its first), [S]."""
-    sequence, begin, _ = spans.unbind(-1)
-    time = begin + torch.arange(len(path), device=path.device).unsqueeze(-1)  # [T of spans, S]
-    time = torch.where(inside.active, time, begin)[1:]
-    log_prob = pick(log_conditional(batch, beta, time, sequence, path[:-1]), path[1:])
-    return torch.where(inside.active[1:], log_prob, 0.0).sum(0)
-
-
-def _span_exit(batch: Batch, beta: Tensor, spans: Tensor, label: Tensor, after: Tensor) -> Tensor:
-    """Return log P(a label of `after` follows | last label of the span), [S]."""
-    sequence, _, end = spans.unbind(-1)
-    has_next = end < batch.layout.lengths[sequence]
-    time = torch.where(has_next, end, 0)
-    following = log_conditional(batch, beta, time, sequence, label).masked_fill(~after, NEG_INF)
-    return torch.where(has_next, logsumexp(following), 0.0)
-
-
 def path_score(chain: Chain, tags: Tensor) -> Tensor:
     """Score of the given path of each sequence, [B]."""
     batch = pad(chain)
@@ -380,9 +354,17 @@ def path_score(chain: Chain, tags: Tensor) -> Tensor:
 def viterbi(chain: Chain) -> tuple[Tensor, Tensor]:
     """Best path of each sequence, flat [N], and its score [B]; ties go to the smallest label id."""
     batch = prepare(chain)
+    active, pointers = batch.layout.active, []
     with torch.no_grad():
-        last, pointers = _viterbi_forward(batch)
-        tags = _follow(last, pointers, batch.layout.active).squeeze(-1)  # [T, B]
+        best = batch.start + batch.emissions[0]
+        for t in range(1, batch.shape[0]):
+            # best[t, j] = e[t, j] + max_i (best[t-1, i] + A[t, i, j])
+            value, pointer = (best.unsqueeze(-1) + batch.steps(t)).max(1)
+            value = value + batch.emissions[t]
+            value = value - finite(value.amax(-1, keepdim=True))
+            best = torch.where(active[t].unsqueeze(-1), value, best)
+            pointers.append(pointer)
+        tags = _follow((best + batch.end).argmax(-1, keepdim=True), pointers, active).squeeze(-1)  # [T, B]
     return batch.layout.flatten(tags), _path_score(batch, tags)
 
 
@@ -398,39 +380,21 @@ def kbest(chain: Chain, k: int) -> tuple[Tensor, Tensor, Tensor]:
     scores, slots, pointers = _kbest_forward(batch, K)  # [B, K] twice
     active = batch.layout.active
     tags = _follow(slots, pointers, active) // K  # [T, B, K]
-    found = scores > NEG_INF  # [B, K]
-    paths = tags.permute(1, 2, 0)[found.unsqueeze(-1) & active.T.unsqueeze(1)]
-    return found.sum(-1), scores[found], paths
+    exists = scores > NEG_INF  # [B, K]
+    paths = tags.permute(1, 2, 0)[exists.unsqueeze(-1) & active.T.unsqueeze(1)]
+    return exists.sum(-1), scores[exists], paths
 
 
 def _path_score(batch: Batch, tags: Tensor) -> Tensor:
     """Score of padded tags [T, B]."""
     active = batch.layout.active
-    last = batch.layout.last(tags)
-    emitted = torch.where(active, pick(batch.emissions, tags), 0.0).sum(0)
-    moved = torch.where(active[1:], _moves(batch, tags), 0.0).sum(0)
-    return emitted + moved + torch.where(active[0], batch.start[tags[0]] + batch.end[last], 0.0)
-
-
-def _moves(batch: Batch, tags: Tensor) -> Tensor:
-    """Score of each transition of padded tags, [T - 1, B]."""
     if batch.edges is None:
-        return batch.transitions[tags[:-1], tags[1:]]
-    return pick(batch.steps_from(tags[:-1], slice(1, None)), tags[1:])
-
-
-def _viterbi_forward(batch: Batch) -> tuple[Tensor, list[Tensor]]:
-    """Return the best last label [B, 1] and for each later position the best previous label [B, L]."""
-    best = batch.start + batch.emissions[0]
-    pointers = []
-    for t in range(1, batch.shape[0]):
-        # best[t, j] = e[t, j] + max_i (best[t-1, i] + A[t, i, j])
-        value, pointer = (best.unsqueeze(-1) + batch.steps(t)).max(1)
-        value = value + batch.emissions[t]
-        value = value - finite(value.amax(-1, keepdim=True))
-        best = torch.where(batch.layout.active[t].unsqueeze(-1), value, best)
-        pointers.append(pointer)
-    return (best + batch.end).argmax(-1, keepdim=True), pointers
+        steps = batch.transitions[tags[:-1], tags[1:]]  # [T - 1, B]
+    else:
+        steps = pick(batch.steps_from(tags[:-1], slice(1, None)), tags[1:])
+    emitted = torch.where(active, pick(batch.emissions, tags), 0.0).sum(0)
+    moved = torch.where(active[1:], steps, 0.0).sum(0)
+    return emitted + moved + torch.where(active[0], batch.start[tags[0]] + batch.end[batch.layout.last(tags)], 0.0)
 
 
 def _kbest_forward(batch: Batch, K: int) -> tuple[Tensor, Tensor, list[Tensor]]:

@@ -39,7 +39,6 @@ from trellis.chain.torch.autograd import (
     ChainLoss,
     Gradients,
     Inference,
-    WeightedLoss,
     layout_lengths,
     layout_of_mask,
     loss_and_gradient,
@@ -236,7 +235,7 @@ class ChainScores(Tabled):
     def log_partition(self, *, allowed: Tensor | None = None) -> Tensor:
         """Log Z of each sequence, (B,). Its gradient is the marginals."""
         given = self.restricted(allowed)
-        return given._native_loss(None, None) if given.native else given._scan_log_partition()
+        return given._native_losses(None) if given.native else given._scan_log_partition()
 
     def score(self, tags: Tensor) -> Tensor:
         """Score of the given labels of each sequence, (B,)."""
@@ -261,35 +260,33 @@ class ChainScores(Tabled):
         With ``scale``, the sum over the batch times the scale, which saves work if nothing else is needed.
         """
         check_loss(tags, allowed, weights)
-        if tags is not None and weights is None and self.native:
-            return self._native_loss(self._check_tags(tags), scale)
         if tags is None:
             losses = (self.log_partition() - self.log_partition(allowed=allowed)).clamp_min(0)
-        elif weights is not None:
-            losses = self._weighted_loss(self._check_tags(tags), weights)
+            return losses if scale is None else losses.sum() * scale
+        path = self._check_tags(tags)
+        if self.native and weights is None and scale is not None:
+            arguments = (self.requires_grad(), self.layout, path, scale, *self._arguments)
+            loss: Tensor = BatchLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+            return loss
+        if weights is not None:
+            check_weights(weights, path)
+            weights = plain_tensor(weights, torch.float64)
+        if self.native:
+            losses = self._native_losses(path, weights)
+        elif weights is None:
+            losses = (self._scan_log_partition() - self._scan_gold_score(path)).clamp_min(0)
         else:
-            losses = (self._scan_log_partition() - self._scan_gold_score(self._check_tags(tags))).clamp_min(0)
+            self._scan_gold_score(path)
+            rows = self._rows()
+            by_token = weights.reshape(-1)[rows].to(self.emissions.dtype)
+            losses = scan.weighted_nll(self._ragged(), path.reshape(-1)[rows], by_token)
         return losses if scale is None else losses.sum() * scale
 
-    def _native_loss(self, path: Tensor | None, scale: float | None) -> Tensor:
-        loss: Tensor
-        if path is not None and scale is not None:
-            arguments = (self.requires_grad(), self.layout, path, scale, *self._arguments)
-            loss = BatchLoss.apply(*arguments)  # type: ignore[no-untyped-call]
-        else:
-            loss = ChainLoss.apply(self.requires_grad(), self.layout, path, *self._arguments)  # type: ignore[no-untyped-call]
-        return loss
-
-    def _weighted_loss(self, path: Tensor, weights: Tensor) -> Tensor:
-        check_weights(weights, path)
-        plain = plain_tensor(weights, torch.float64)
-        if self.native:
-            loss: Tensor = WeightedLoss.apply(self.layout, path, plain, *self._arguments)  # type: ignore[no-untyped-call]
-            return loss
-        self._scan_gold_score(path)
-        rows = self._rows()
-        by_token = plain.reshape(-1)[rows].to(self.emissions.dtype)
-        return scan.weighted_nll(self._ragged(), path.reshape(-1)[rows], by_token)
+    def _native_losses(self, path: Tensor | None, weights: Tensor | None = None) -> Tensor:
+        """Of each sequence: log Z if there is no path."""
+        arguments = (self.requires_grad(), self.layout, path, weights, *self._arguments)
+        losses: Tensor = ChainLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+        return losses
 
     def nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
         """The gradient of ``(grad * nll(tags)).sum()``, for use when autograd is off.
@@ -415,19 +412,17 @@ class ChainScores(Tabled):
         """
         given, L = self.restricted(allowed), self.num_labels
         checked = check_spans(to_numpy(spans), given._lengths().numpy())
-        path = check_span_tags(to_numpy(tags), checked, L)
-        first, last = (
-            check_side(name, to_numpy(side), len(checked), L) for name, side in (("before", before), ("after", after))
-        )
+        path, S = check_span_tags(to_numpy(tags), checked, L), len(checked)
+        sides = (check_side("before", to_numpy(before), S, L), check_side("after", to_numpy(after), S, L))
         if not given.native or given.requires_grad():
             given._scan_log_partition()
             device = given.emissions.device
-            sides = (None if isinstance(side, int) else torch.from_numpy(side) for side in (first, last))
-            masks = (None if side is None else side.bool().to(device) for side in sides)
-            where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
-            return scan.span_log_prob(given._ragged(), *where, *masks)
-        out = torch.empty(len(checked), dtype=torch.float64)
-        given._check(given._inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
+            masks = (None if isinstance(x, int) else torch.from_numpy(x).bool().to(device) for x in sides)
+            return scan.span_log_prob(
+                given._ragged(), *(torch.from_numpy(x).to(device) for x in (checked, path)), *masks
+            )
+        out = torch.empty(S, dtype=torch.float64)
+        given._check(given._inference().spans(checked, S, path, *sides, 0, L, out.data_ptr()))
         return out.to(given.emissions.dtype)
 
     def _sequences(self, allowed: Tensor | None) -> list[OneSequence]:
