@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from trellis.nn import CRF
 from trellis.nn.characters import CharacterCNN, CharacterPart
 from trellis.nn.dropout import Dropout
-from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, WordPart
-from trellis.nn.loss import supports, tagging_loss
+from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, WordPart, has_joined_loss, joined_loss
 from trellis.nn.lstm import Packing
 
 LENGTHS = np.array([4, 1, 0, 7, 2])
@@ -80,7 +79,7 @@ def test_the_same_as_the_modules(names: str, dropout: dict[str, float], instruct
     for node in (True, False):
         torch.manual_seed(1)
         if node:
-            loss = tagging_loss(encoder, emission, crf, batch, tags)
+            loss = joined_loss(encoder, emission, crf, batch, tags)
         else:
             loss = by_modules(encoder, emission, crf, batch, tags, list(encoder.draw_dropout()))
         found.append([loss.detach(), *torch.autograd.grad(loss * 1.5, parameters)])
@@ -95,7 +94,7 @@ def test_nothing_is_dropped_outside_training() -> None:
 
 def test_other_networks_go_through_the_modules() -> None:
     one = make_encoder("words")
-    assert supports(one, nn.Linear(14, L))
-    assert not supports(one, nn.Linear(14, L).bfloat16())
-    assert not supports(Encoder({"case": LookupPart("case", 4, 2)}, hidden=14, layers=2), nn.Linear(14, L))
-    assert not supports(Encoder({"case": LookupPart("case", 4, 2)}, hidden=0), nn.Linear(14, L))
+    assert has_joined_loss(one, nn.Linear(14, L))
+    assert not has_joined_loss(one, nn.Linear(14, L).bfloat16())
+    assert not has_joined_loss(Encoder({"case": LookupPart("case", 4, 2)}, hidden=14, layers=2), nn.Linear(14, L))
+    assert not has_joined_loss(Encoder({"case": LookupPart("case", 4, 2)}, hidden=0), nn.Linear(14, L))

@@ -23,7 +23,6 @@ from trellis.nn.transformer import (
     FeatureCache,
     TransformerEncoder,
     _encoder_of,
-    _subword_tokenizer,
     arrays_of,
     blueprint,
     check_state,
@@ -113,9 +112,12 @@ class TestFolders:
         with pytest.raises(ModelError, match="offline, so not on the Hub"):
             load_pretrained("nobody/no-such-model")
 
-    def test_a_slow_tokenizer_is_refused(self) -> None:
-        with pytest.raises(ModelError, match=r"the tokenizer of 'x' is slow \(SimpleNamespace\): a fast one"):
-            _subword_tokenizer("x", SimpleNamespace(is_fast=False))
+    def test_a_slow_tokenizer_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder = save_folder(tmp_path, bert(32))
+        slow = SimpleNamespace(is_fast=False)
+        monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: slow)
+        with pytest.raises(ModelError, match=r"the tokenizer of .* is slow \(SimpleNamespace\): a fast one"):
+            load_pretrained(folder)
 
 
 class TestArrays:

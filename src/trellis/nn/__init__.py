@@ -57,11 +57,7 @@ __all__ = [
 
 
 __getattr__ = lazily(
-    __name__,
-    {
-        "trainer": ("CRFForTokenClassification", "align_labels"),
-        "transformer": ("TransformerEncoder",),
-    },
+    __name__, {"trainer": ("CRFForTokenClassification", "align_labels"), "transformer": ("TransformerEncoder",)}
 )
 
 

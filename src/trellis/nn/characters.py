@@ -59,13 +59,9 @@ class CharacterCNN(nn.Module):
     def forward(self, characters: Tensor) -> Tensor:
         """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
         vectors = self.dropout(self.embedding.weight)
-        if has_kernels(vectors):
-            return self._by_tables(characters, vectors)
-        return self._by_windows(characters, vectors).tanh()
-
-    def _by_tables(self, characters: Tensor, vectors: Tensor) -> Tensor:
-        """`forward` by the native kernel, with vectors of only the characters that occur if these are few."""
-        if len(vectors) > characters.numel():
+        if not has_kernels(vectors):
+            return self._by_windows(characters, vectors).tanh()
+        if len(vectors) > characters.numel():  # with vectors of only the characters that occur
             with_padding = torch.cat((characters.new_zeros(1), characters.flatten()))
             present, index = torch.unique(with_padding, return_inverse=True)  # padding, the smallest id, is still 0
             characters, vectors = index[1:].view_as(characters), vectors[present]
@@ -78,12 +74,18 @@ class CharacterCNN(nn.Module):
     def _by_windows(self, characters: Tensor, vectors: Tensor) -> Tensor:
         """`forward` before its tanh with torch's own operations, on any device."""
         widest = max(self.widths)
-        windows, lengths = _windows(characters, widest)
-        around = F.embedding(windows, vectors, PADDING)  # [N, widest, size], N characters in all
+        characters, lengths = _at_least_one(characters)
+        left = (widest - 1) // 2
+        padded = F.pad(characters, (left, widest - 1 - left), value=PADDING)
+        present = torch.arange(characters.shape[1], device=characters.device) < lengths[:, None]
+        rows, columns = present.nonzero(as_tuple=True)  # of the N characters in all
+        first = rows * padded.shape[1] + columns
+        windows = padded.reshape(-1)[first[:, None] + torch.arange(widest, device=characters.device)]  # [N, widest]
+        around = F.embedding(windows, vectors, PADDING)  # [N, widest, size]
         values = []
         for width, filters in zip(self.widths, self.filters, strict=True):
-            first = (widest - 1) // 2 - (width - 1) // 2
-            values.append(filters(around[:, first : first + width].flatten(1)))
+            begin = left - (width - 1) // 2
+            values.append(filters(around[:, begin : begin + width].flatten(1)))
         # The largest of the N rows of each word; faster than scatter_reduce, and faster than padding them for max.
         return torch.segment_reduce(torch.cat(values, 1), "max", lengths=lengths, unsafe=True)
 
@@ -127,18 +129,6 @@ def _at_least_one(characters: Tensor) -> tuple[Tensor, Tensor]:
     return characters, (characters != PADDING).sum(1).clamp_min(1)
 
 
-def _windows(characters: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """The `width` ids around each of the N characters, ``(N, width)``, and the lengths ``(W,)`` that sum to N."""
-    characters, lengths = _at_least_one(characters)
-    left = (width - 1) // 2
-    padded = F.pad(characters, (left, width - 1 - left), value=PADDING)
-    places = torch.arange(characters.shape[1], device=characters.device) < lengths[:, None]
-    rows, columns = places.nonzero(as_tuple=True)
-    first = rows * padded.shape[1] + columns
-    offsets = torch.arange(width, device=characters.device)
-    return padded.reshape(-1)[first[:, None] + offsets], lengths
-
-
 def character_filters(vectors: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> Tensor:
     """From vectors ``(characters, size)``, filters ``(F, width * size)`` and words ``(W, C)`` to ``(W, F)``.
 
@@ -147,12 +137,12 @@ def character_filters(vectors: Tensor, weight: Tensor, bias: Tensor, words: Tens
     """
     tensors = (vectors, weight, bias)
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    found: Tensor = _CharacterFilters.apply(keep, words, *tensors)  # type: ignore[no-untyped-call]
-    return found
+    features: Tensor = _CharacterFilters.apply(keep, words, *tensors)  # type: ignore[no-untyped-call]
+    return features
 
 
 class _CharacterFilters(torch.autograd.Function):
-    """What each character gives each filter at each place is computed once, no matter how often it occurs.
+    """The product of each character's vector and each place of a filter is computed once, however often it occurs.
 
     Keeps its own copy of the words for the backward pass: changed ids could point outside the table.
     """

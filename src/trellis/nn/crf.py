@@ -294,11 +294,10 @@ def token_mask(emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, *
     if given.shape != (B,) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
         raise ShapeError(f"lengths must be integers (B,) = ({B},), got {kind} {tuple(given.shape)}")
     counts = given.to(emissions.device, torch.int64)
-    in_range = torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())
-    if not in_range:
+    if not (torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())):
         raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {given.tolist()}")
-    found = torch.arange(T, device=emissions.device) < counts[:, None]
-    return found if batch_first else found.T
+    present = torch.arange(T, device=emissions.device) < counts[:, None]
+    return present if batch_first else present.T
 
 
 def check_reduction(reduction: str) -> None:
@@ -343,14 +342,14 @@ def by_loop(
     betas, bests = [beta], [best]
     for i in range(T - 1):
         t = T - 1 - i
-        beta, best = _before(beta, best, emissions[t], mask[t], transitions)
+        beta, best = _step_back(beta, best, emissions[t], mask[t], transitions)
         betas.append(beta)
         bests.append(best)
     rows = torch.cat([transitions, start.unsqueeze(0)])
     alpha, state, total = _begin(emissions[0])
     tags, marginals = [state], [beta]  # their types, for the script
     for t in range(T):
-        alpha, state, total, tag, probabilities = _after(
+        alpha, state, total, tag, probabilities = _step_forward(
             alpha, state, total, emissions[t], mask[t], betas[T - 1 - t], bests[T - 1 - t], rows
         )
         tags.append(tag)
@@ -361,16 +360,16 @@ def by_loop(
 def _by_scan(
     emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What `by_loop` gives, for `torch.export`."""
+    """The same as `by_loop`, for `torch.export`."""
     from torch._higher_order_ops.scan import scan
 
     def back(carry: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Any:
         here = tuple(x.clone() for x in carry)
-        return _before(*carry, *given, transitions), here
+        return _step_back(*carry, *given, transitions), here
 
     def ahead(carry: tuple[Tensor, Tensor, Tensor], given: tuple[Tensor, Tensor, Tensor, Tensor]) -> Any:
-        found = _after(*carry, *given, rows)
-        return found[:3], found[3:]
+        values = _step_forward(*carry, *given, rows)
+        return values[:3], values[3:]
 
     last = end + torch.zeros_like(emissions[0])
     _, (beta, best) = scan(back, (last, last.clone()), (emissions, mask), dim=0, reverse=True)
@@ -386,8 +385,8 @@ def _by_script() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
         return torch.jit.script(by_loop)
 
 
-def _before(beta: Tensor, best: Tensor, e: Tensor, m: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
-    """Beta and best of the token before, ``(B, L)``; unchanged if there is no token here."""
+def _step_back(beta: Tensor, best: Tensor, e: Tensor, m: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
+    """Beta and best one token earlier, ``(B, L)``; unchanged if there is no token here."""
     here = m.unsqueeze(1)
     sums = _near_zero(((e + beta).unsqueeze(1) + transitions).logsumexp(2))
     largest = _near_zero(((e + best).unsqueeze(1) + transitions).amax(2))
@@ -402,20 +401,20 @@ def _begin(e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return alpha, state, torch.zeros_like(e[:, 0])
 
 
-def _after(
+def _step_forward(
     alpha: Tensor, state: Tensor, total: Tensor, e: Tensor, m: Tensor, beta: Tensor, best: Tensor, rows: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Alpha, label and log probability after this place; its label and marginals."""
     here = m.unsqueeze(1)
     # Without labels from which the end cannot be reached: the largest of them would round away the others.
     ahead = (alpha.unsqueeze(2) + rows).logsumexp(1) + e
-    own = _near_zero(torch.where(torch.isinf(beta), beta, ahead))
+    arriving = _near_zero(torch.where(torch.isinf(beta), beta, ahead))
     row = rows[state] + e
     chosen = (row + best).argmax(1)
     scores = row + beta
     gain = scores.gather(1, chosen.unsqueeze(1)).squeeze(1) - scores.logsumexp(1)
-    moved = torch.cat([own, torch.full_like(e[:, :1], -torch.inf)], 1)
-    marginals = torch.where(here, (own + beta).softmax(1), torch.zeros_like(e))
+    moved = torch.cat([arriving, torch.full_like(e[:, :1], -torch.inf)], 1)
+    marginals = torch.where(here, (arriving + beta).softmax(1), torch.zeros_like(e))
     tag = torch.where(m, chosen, torch.full_like(chosen, -1))
     return (
         torch.where(here, moved, alpha),

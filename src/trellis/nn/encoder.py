@@ -2,7 +2,8 @@
 
     word + file's vector | characters | case | columns | transformer  ->  dropout  ->  BiLSTM  ->  dropout
 
-Each part is optional and gives ``(N, width)``, one row per token of the batch, flat.
+Each part is optional and gives ``(N, width)``, one row per token of the batch, flat. `joined_loss` computes all of it,
+the emissions and the loss of a CRF as one operation.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from trellis.arrays import BoolArray, Float32Array
+from trellis.arrays import BoolArray, Float32Array, IntArray
+from trellis.chain import torch as scoring
 from trellis.errors import ConfigError
-from trellis.nn.dropout import Dropout, LockedDropout, RowSource, TokenDropout, WordDropout, check_rate
-from trellis.nn.lstm import BiLSTM, Packing
+from trellis.nn.crf import CRF
+from trellis.nn.dropout import Dropout, LockedDropout, RowSource, RowSources, TokenDropout, WordDropout, check_rate
+from trellis.nn.lstm import BiLSTM, LayerRun, Packing, backward_pass, forward_pass, has_kernels
 from trellis.symbols import PADDING
 
 
@@ -84,7 +88,7 @@ class Part(nn.Module, ABC):
         """``(N, output_size)``, or ``(W, output_size)`` of a batch with an index."""
 
     def sources(self, batch: Batch) -> list[RowSource]:
-        """The same as tables whose rows, added up, are the features: they need not be looked up one by one."""
+        """Tables whose rows, added up, are the features: `joined_loss` looks them up and puts them side by side."""
         return [RowSource(self(batch))]
 
 
@@ -143,7 +147,7 @@ class Encoder(nn.Module):
         return [part.sources(batch) for part in parts]  # type: ignore[operator]
 
     def draw_dropout(self) -> tuple[Dropout, Dropout]:
-        """What the input and the output of the BiLSTM lose in this step."""
+        """Dropout of the input and of the output of the BiLSTM, drawn for one step."""
         layers = (self.token_dropout, self.dropout, self.locked_dropout)
         tokens, plain, locked = (layer.p if self.training else 0.0 for layer in layers)
         first = Dropout.drawn(tokens=tokens, numbers=plain, columns=locked)
@@ -220,13 +224,7 @@ class WordPart(Part):
     of_words = True
 
     def __init__(
-        self,
-        count: int,
-        size: int,
-        *,
-        vectors: Float32Array | None = None,
-        learnt: bool = True,
-        unknown: float = 0.0,
+        self, count: int, size: int, *, vectors: Float32Array | None = None, learnt: bool = True, unknown: float = 0.0
     ) -> None:
         super().__init__()
         self.output_size = size
@@ -282,3 +280,69 @@ class LookupPart(Part):
         ids = batch.columns[self.column] if self.of == "column" else getattr(batch, self.of)
         vectors: Tensor = self.embedding(ids)
         return vectors.flatten(1)
+
+
+def has_joined_loss(encoder: Encoder, emission: nn.Linear) -> bool:
+    """Whether `joined_loss` computes the loss of a network with this encoder."""
+    return has_kernels(emission.weight) and encoder.lstm is not None and len(encoder.lstm.layers) == 1
+
+
+def joined_loss(encoder: Encoder, emission: nn.Linear, crf: CRF, batch: Batch, tags: Tensor) -> Tensor:
+    """The negative log-likelihood of the tags ``(N,)``, summed over the sentences of a batch, as one node of the graph.
+
+    It is what the modules compute one after another, on the CPU; a node for each of their operations, and each pass
+    that one of them makes over all features, would take as long as the arithmetic. The batch has a token.
+    """
+    assert encoder.lstm is not None
+    layer, sources = encoder.lstm.layers[0], encoder.sources(batch)
+    assert isinstance(layer, nn.LSTM)
+    tables = [source.table for columns in sources for source in columns]
+    forward, backward = layer.all_weights
+    weights = (*forward, *backward, emission.weight, emission.bias, *crf.parameters())
+    inputs = _LossInputs(crf, sources, batch.packing.lengths, tags, *encoder.draw_dropout())
+    loss: Tensor = _JoinedLoss.apply(inputs, *weights, *tables)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _LossInputs(NamedTuple):
+    """What the loss is computed from apart from tensors that are trained."""
+
+    crf: CRF
+    sources: RowSources
+    lengths: IntArray
+    tags: Tensor
+    inward: Dropout
+    outward: Dropout
+
+
+class _JoinedLoss(torch.autograd.Function):
+    """The gradient of the chain is computed together with its loss, that of everything before it in the backward pass.
+
+    The tensors are the weights of the BiLSTM, of the emission layer, of the CRF, and the tables of the sources.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, inputs: _LossInputs, *tensors: Tensor) -> Tensor:
+        lengths, emission, bias = inputs.lengths, tensors[8], tensors[9]
+        run = forward_pass(inputs.inward.joined(inputs.sources, lengths), None, lengths, tensors[:8], keep=True)
+        states = inputs.outward.apply(run.states, lengths)
+        scores = scoring.ChainScores(torch.addmm(bias, states, emission.t()), lengths, *inputs.crf.chain_parameters())
+        loss, gradients = scores.total_nll_gradient(inputs.tags)
+        ctx.save_for_backward(*run, states, emission, *gradients[:4])
+        ctx.inputs = inputs
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, saved = ctx.inputs, ctx.saved_tensors
+        run, (states, emission, *of_chain) = LayerRun(*saved[: len(LayerRun._fields)]), saved[len(LayerRun._fields) :]
+        of_emissions, of_transitions, of_start, of_end = (x * outer for x in of_chain)
+        of_states = inputs.outward.apply(of_emissions @ emission, inputs.lengths)
+        of_tables: list[Tensor | None] = [None] * (len(ctx.needs_input_grad) - 14)
+        wanted = any(ctx.needs_input_grad[14:])
+        of_features, of_lstm = backward_pass(run, inputs.lengths, of_states, inputs_too=wanted)
+        if of_features is not None:
+            of_tables = inputs.inward.gradients(of_features, inputs.sources, inputs.lengths)
+        of_emission = (of_emissions.t() @ states, of_emissions.sum(0))
+        return (None, *of_lstm, *of_emission, of_start, of_end, of_transitions, *of_tables)

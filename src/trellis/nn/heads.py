@@ -31,13 +31,13 @@ Legal = tuple[Tensor, Tensor, Tensor]
 
 
 class Head(nn.Module, ABC):
-    """What all heads share; a softmax has no transitions, so it ignores `edges`, their scores by place."""
+    """A loss, and the scores of a chain; a softmax has no transitions, so it ignores `edges`, their scores by place."""
 
     num_tags: int
 
     @property
     def num_scores(self) -> int:
-        """What the layer before this one gives for each token: an emission per label."""
+        """How many numbers the head takes for each token: an emission per label."""
         return self.num_tags
 
     @property
@@ -46,7 +46,7 @@ class Head(nn.Module, ABC):
         return None
 
     def answers(self, emissions: FloatArray, lengths: IntArray, edges: FloatArray | None) -> ChainScores:
-        """The chain that every answer is computed from, given what tokens got ``(N, num_scores)``."""
+        """The chain that every answer is computed from, given the scores of tokens ``(N, num_scores)``."""
         transitions, start, end = (x.detach().cpu().numpy() for x in self.chain())
         return ChainScores(emissions, lengths, transitions, start, end, edges)
 
@@ -155,7 +155,7 @@ class SegmentStates:
         return np.stack(rows[:longest])
 
     def types(self, states: int) -> tuple[IntArray, BoolArray]:
-        """Of each state its type, and whether a segment begins with it."""
+        """Type of each state, and whether a segment begins with it."""
         types, begins = np.zeros(states, dtype=np.int64), np.zeros(states, dtype=np.bool_)
         for role in (SINGLE, FIRST, INNER, LAST):
             known = self.places[:, role] >= 0
@@ -198,10 +198,15 @@ class SemiCRFHead(Head):
         """The chain of states that count tokens down, `histories` of which say what they stand for."""
         with torch.no_grad():
             scores = self._scores(torch.from_numpy(emissions).to(self.layer.length.device), lengths)
-        begins = _by_first_token(scores.segments.cpu().numpy(), scores.lengths)  # [N, K, C]
+        segments = scores.segments.cpu().numpy()  # [N, K, C], at the last token of each segment
+        begins = np.full_like(segments, -np.inf)  # the same at its first token
+        left = np.repeat(np.cumsum(scores.lengths), scores.lengths) - np.arange(len(segments))  # tokens to the end
+        for k in range(self.longest):
+            rows = np.flatnonzero(left > k)
+            begins[rows, k] = segments[rows + k, k]
         length, types, inside = self._counting()
-        rows = np.where(inside, 0.0, begins[:, length, types])
-        return ChainScores(rows, scores.lengths, *self._chain())
+        emissions = np.where(inside, 0.0, begins[:, length, types])
+        return ChainScores(emissions, scores.lengths, *self._chain())
 
     @property
     def histories(self) -> IntArray:
@@ -227,46 +232,43 @@ class SemiCRFHead(Head):
         if tags is not None:
             return scores.nll(self.paths(tags.cpu().numpy(), lengths))
         assert allowed is not None
-        kept = scores.restricted(torch.from_numpy(self._allowed(allowed.cpu().numpy())).to(emissions.device))
-        return (scores.log_partition() - kept.log_partition()).clamp_min(0)
+        segments = torch.from_numpy(self._allowed(allowed.cpu().numpy())).to(emissions.device)
+        return (scores.log_partition() - scores.restricted(segments).log_partition()).clamp_min(0)
 
     def paths(self, tags: IntArray, lengths: IntArray) -> Sequence[IntArray]:
         """The segments (S, 3) of each sequence, from the states of its tokens."""
         owner = np.repeat(np.arange(len(lengths)), lengths)
-        place = np.arange(len(tags)) - offsets_of(lengths)[:-1][owner]
-        starts = np.flatnonzero((place == 0) | self._begins[tags])
+        position = np.arange(len(tags)) - offsets_of(lengths)[:-1][owner]
+        starts = np.flatnonzero((position == 0) | self._begins[tags])
         since = np.arange(len(tags)) - np.repeat(starts, np.diff([*starts, len(tags)]))
         starts = np.flatnonzero(since % self.longest == 0)
-        ends = np.append(starts[1:], len(tags))
-        begin, size = place[starts], ends - starts
+        begin, size = position[starts], np.diff([*starts, len(tags)])
         rows = np.stack([begin, begin + size, self._types[tags[starts]]], axis=1)
         return split(rows, np.bincount(owner[starts], minlength=len(lengths)))
 
     def _scores(self, emissions: Tensor, lengths: IntArray) -> SegmentScores:
-        single, first, inner, last = (self._of_role(emissions, role) for role in (SINGLE, FIRST, INNER, LAST))
+        places = torch.from_numpy(self.states.places.T).to(emissions.device)
+        # [N, C] each; 0 where a type has no such state, whose segments are forbidden
+        roles = [torch.where(states >= 0, emissions[:, states.clamp_min(0)], 0.0) for states in places]
+        single, first, inner, last = roles
         tokens = TokenScores(inner, first - inner, last - inner, single)
         if self.rank:
             middle = self.num_tags + self.rank
             tokens = replace(tokens, left=emissions[:, self.num_tags : middle], right=emissions[:, middle:])
         return self.layer.segments(tokens, lengths)
 
-    def _of_role(self, emissions: Tensor, role: int) -> Tensor:
-        """(N, C): the emissions of a role, 0 where a type has no such state, whose segments are forbidden."""
-        places = torch.from_numpy(self.states.places[:, role]).to(emissions.device)
-        return torch.where(places >= 0, emissions[:, places.clamp_min(0)], 0.0)
-
     def _allowed(self, by_state: BoolArray) -> BoolArray:
         """(N, K, C): the segments all of whose tokens may have the states that they are written with."""
         places = self.states.places
         single, first, inner, last = (by_state[:, places[:, r]] & (places[:, r] >= 0) for r in range(4))
-        found = np.zeros((len(by_state), self.longest, len(places)), dtype=np.bool_)
-        found[:, 0] = single
+        segments = np.zeros((len(by_state), self.longest, len(places)), dtype=np.bool_)
+        segments[:, 0] = single
         between = np.ones_like(inner)
         for k in range(1, self.longest):
             if k > 1:
                 between[k:] &= inner[1 : len(inner) - k + 1]
-            found[k:, k] = first[:-k] & between[k:] & last[k:]
-        return found
+            segments[k:, k] = first[:-k] & between[k:] & last[k:]
+        return segments
 
     def _counting(self) -> tuple[IntArray, IntArray, BoolArray]:
         """The states of the chain: how many tokens are left after this one, the type, whether a segment went on."""
@@ -286,16 +288,6 @@ class SemiCRFHead(Head):
         goes_on = (length[:, None] == length + 1) & (types[:, None] == types) & inside
         steps = np.where(between, transitions[np.ix_(types, types)], np.where(goes_on, 0.0, -np.inf))
         return steps, np.where(inside, -np.inf, start[types]), np.where(length == 0, end[types], -np.inf)
-
-
-def _by_first_token(segments: FloatArray, lengths: IntArray) -> FloatArray:
-    """(N, K, C) kept with the last token of a segment as (N, K, C) kept with its first."""
-    found = np.full_like(segments, -np.inf)
-    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(segments))  # tokens from each one to the end
-    for k in range(segments.shape[1]):
-        rows = np.flatnonzero(left > k)
-        found[rows, k] = segments[rows + k, k]
-    return found
 
 
 class BilinearEdges(nn.Module):

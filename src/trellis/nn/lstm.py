@@ -150,7 +150,7 @@ def bilstm(features: Tensor, lengths: npt.ArrayLike, weights: Sequence[Tensor], 
 
 
 class LayerRun(NamedTuple):
-    """What a forward pass computed, for the backward pass.
+    """The results of a forward pass that the backward pass needs.
 
     Gates are ``(N, 8 H)``: input, forget, cell and output gate forward, then the same backward.
     """
@@ -206,12 +206,7 @@ class _BiLSTM(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        keep: bool,
-        features: Tensor,
-        index: Tensor | None,
-        lengths: IntArray,
-        *weights: Tensor,
+        ctx: Any, keep: bool, features: Tensor, index: Tensor | None, lengths: IntArray, *weights: Tensor
     ) -> Tensor:
         run = forward_pass(features, index, lengths, weights, keep=keep)
         if keep:
@@ -236,9 +231,9 @@ def has_kernels(tensor: Tensor) -> bool:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Torch on the calling thread only: small work gains little by more, and on a busy machine it waits for them."""
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)

@@ -28,7 +28,7 @@ Segments = list[list[tuple[int, int, int]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenScores:
-    """What tokens say about the segments they are part of; flat ``(N, L)``, or padded like the layer's input."""
+    """Scores of tokens, of which those of segments are made; flat ``(N, L)``, or padded like the layer's input."""
 
     inner: Tensor
     """Score of every token of a segment."""
@@ -41,12 +41,6 @@ class TokenScores:
     left: Tensor | None = None
     """``(N, R)``, of the first token: multiplied by `right` of the last one."""
     right: Tensor | None = None
-
-    def picked(self, rows: Tensor) -> TokenScores:
-        """The scores of some tokens of a padded batch, flat."""
-        names = ("inner", "first", "last", "single", "left", "right")
-        found = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return TokenScores(**{name: value.flatten(0, 1)[rows] for name, value in found.items()})
 
 
 class SemiCRF(nn.Module):
@@ -73,13 +67,7 @@ class SemiCRF(nn.Module):
     _forbidden: Tensor | None
 
     def __init__(
-        self,
-        num_labels: int,
-        longest: int,
-        batch_first: bool = False,
-        *,
-        allowed: Tensor | None = None,
-        rank: int = 0,
+        self, num_labels: int, longest: int, batch_first: bool = False, *, allowed: Tensor | None = None, rank: int = 0
     ) -> None:
         if num_labels < 1 or longest < 1 or rank < 0:
             raise ConfigError(
@@ -123,13 +111,9 @@ class SemiCRF(nn.Module):
         return SegmentScores(scores, check_lengths(given, len(scores)), *(x.to(scores.dtype) for x in chain))
 
     def scores(
-        self,
-        tokens: Tensor | TokenScores,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
+        self, tokens: Tensor | TokenScores, mask: Tensor | None = None, *, lengths: Tensor | None = None
     ) -> SegmentScores:
-        """The same from a padded batch ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``."""
+        """The distribution over segments, from a padded batch ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``."""
         tokens = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
         padded, first = tokens.inner, self.batch_first
         check_padded(padded, None, mask, self.num_labels)
@@ -138,7 +122,11 @@ class SemiCRF(nn.Module):
         there = torch.ones(padded.shape[:2], dtype=torch.bool) if mask is None else mask.bool().cpu()
         rows = torch.arange(there.numel()).view_as(there)
         by_sequence, rows = (there, rows) if first else (there.T, rows.T)
-        return self.segments(tokens.picked(rows[by_sequence].to(padded.device)), by_sequence.sum(1).numpy())
+        present = rows[by_sequence].to(padded.device)
+        names = ("inner", "first", "last", "single", "left", "right")
+        given = {name: value for name in names if (value := getattr(tokens, name)) is not None}
+        flat = TokenScores(**{name: value.flatten(0, 1)[present] for name, value in given.items()})
+        return self.segments(flat, by_sequence.sum(1).numpy())
 
     def nll(
         self,
@@ -195,26 +183,22 @@ class SemiCRF(nn.Module):
         """(N, K, L) in float64: sums over many tokens."""
         inner = tokens.inner.double()
         last = torch.arange(len(inner), device=inner.device)
-        sums, longest = inner, []
-        # sums[n] = inner[n-k] + ... + inner[n]: differences of sums over the batch would lose what forbids, or is large
-        for k in range(self.longest):
+        sums, by_length = inner, []
+        for k in range(self.longest):  # segments of k + 1 tokens; those without room are never asked for
+            # sums[n] = inner[n-k] + ... + inner[n]; differences of running sums would lose infinite and large scores
             begin = (last - k).clamp_min(0)
             sums = sums if k == 0 else sums + inner[begin]
-            longest.append(self._of_length(k, tokens, sums, begin))
-        scores = torch.stack(longest, 1) + self.length.double()
-        return scores if self._forbidden is None else scores.masked_fill(self._forbidden, -torch.inf)
-
-    def _of_length(self, k: int, tokens: TokenScores, sums: Tensor, begin: Tensor) -> Tensor:
-        """(N, L): of the segments of k + 1 tokens that end with each token; those without room are never asked for."""
-        if k == 0 and tokens.single is not None:
-            scores = tokens.single.double()
-        else:
             scores = sums
-            if tokens.first is not None:
-                scores = scores + tokens.first.double()[begin]
-            if tokens.last is not None:
-                scores = scores + tokens.last.double()
-        if self.together is not None and tokens.left is not None and tokens.right is not None:
-            both = tokens.left[begin] * tokens.right
-            scores = scores + (both @ self.together.T.to(both.dtype)).double()
-        return scores
+            if k == 0 and tokens.single is not None:
+                scores = tokens.single.double()
+            else:
+                if tokens.first is not None:
+                    scores = scores + tokens.first.double()[begin]
+                if tokens.last is not None:
+                    scores = scores + tokens.last.double()
+            if self.together is not None and tokens.left is not None and tokens.right is not None:
+                ends = tokens.left[begin] * tokens.right
+                scores = scores + (ends @ self.together.T.to(ends.dtype)).double()
+            by_length.append(scores)
+        scores = torch.stack(by_length, 1) + self.length.double()
+        return scores if self._forbidden is None else scores.masked_fill(self._forbidden, -torch.inf)

@@ -106,29 +106,19 @@ class SubwordTokenizer:
         self.limit = limit
         backend.no_truncation()  # many published tokenizers silently cut at 128
         backend.no_padding()
-        self._find_special_tokens()
-        self.space = self._find_space()
-
-    def _ids(self, word: str) -> list[int]:
-        return list(self.backend.encode([word], is_pretokenized=True, add_special_tokens=False).ids)
-
-    def _find_space(self) -> str:
-        """What makes a separate word what it is in running text, after a space: one in front, or nothing.
-
-        Byte-level tokenizers tell a word after a space from the inside of one. Others put the mark of a space before
-        each word themselves, and lose it if there is a space already.
-        """
-        alone, two = (self.backend.encode(text, add_special_tokens=False).ids for text in ("a", "a a"))
-        second = two[len(alone) :]
-        return " " if self._ids("a") != second == self._ids(" a") else ""
-
-    def _find_special_tokens(self) -> None:
-        """What the tokenizer puts around a sentence, found from a sentence of one word."""
-        encoding = self.backend.encode(["a"], is_pretokenized=True)
-        words = [place for place, word in enumerate(encoding.word_ids) if word is not None]
+        # A sentence of one word shows which special tokens the tokenizer puts around it.
+        encoding = backend.encode(["a"], is_pretokenized=True)
+        words = [i for i, word in enumerate(encoding.word_ids) if word is not None]
         first, stop = (words[0], words[-1] + 1) if words else (len(encoding), len(encoding))
         self.prefix, self.suffix = encoding.ids[:first], encoding.ids[stop:]
         self.prefix_types, self.suffix_types = encoding.type_ids[:first], encoding.type_ids[stop:]
+        # Byte-level tokenizers tell a word after a space from the inside of one. Others put the mark of a space before
+        # each word themselves, and lose it if there is a space already.
+        alone, two = (backend.encode(text, add_special_tokens=False).ids for text in ("a", "a a"))
+        plain, spaced = (
+            backend.encode([word], is_pretokenized=True, add_special_tokens=False).ids for word in ("a", " a")
+        )
+        self.space = " " if plain != two[len(alone) :] == spaced else ""
 
     def __call__(self, sentences: Sequence[Sequence[str]]) -> Subwords:
         """The subwords of each sentence, in one call of the library."""
@@ -154,9 +144,9 @@ class SubwordTokenizer:
         except UnicodeEncodeError:
             ready = [word.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for word in ready]
         except TypeError:
-            place, word = next((place, word) for place, word in enumerate(ready) if not isinstance(word, str))
+            token, word = next((token, word) for token, word in enumerate(ready) if not isinstance(word, str))
             raise DataError(
-                f"sentence {number}, token {place}: expected a string, got {type(word).__name__} {word!r}"
+                f"sentence {number}, token {token}: expected a string, got {type(word).__name__} {word!r}"
             ) from None
         if self.space:
             return [word if not word or word[0].isspace() else self.space + word for word in ready]

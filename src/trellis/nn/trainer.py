@@ -97,9 +97,11 @@ def align_labels(word_ids: Sequence[int | None], labels: Sequence[int] | None = 
     >>> align_labels([None, 0, 0, 1, None], [3, 4])
     [-100, 3, -100, 4, -100]
     """
-    found, before = [], None
+    aligned, previous = [], None
     for word in word_ids:
-        begins = word is not None and word != before
-        found.append(IGNORED if not begins or word is None else 0 if labels is None else labels[word])
-        before = word
-    return found
+        if word is None or word == previous:
+            aligned.append(IGNORED)
+        else:
+            aligned.append(0 if labels is None else labels[word])
+        previous = word
+    return aligned

@@ -94,23 +94,25 @@ class TransformerEncoder(nn.Module):
         self.pooling = WordPooling(
             pooling, size=self.output_size, layers=None if self.mixed is None else len(self.mixed)
         )
-        self._set_window(window, overlap)
+        positions = position_limit(model)
+        limits = [limit for limit in (positions, tokenizer.limit) if limit is not None]
+        if window is not None and positions is not None and window > positions:
+            raise ConfigError(f"window must be at most {positions}, the positions of the encoder, got {window}")
+        # Subwords of the text that fit next to the special tokens, and how many of them windows share.
+        special = len(tokenizer.prefix) + len(tokenizer.suffix)
+        self.window = (min(limits, default=_USUAL_WINDOW) if window is None else window) - special
+        self.overlap = self.window // 2 if overlap is None else overlap
+        check_window(self.window, self.overlap)
         freeze_parameters(model, freeze)
         self.checkpointing = checkpointing
         if checkpointing:
-            _enable_checkpointing(model)
+            library_model: Any = model
+            if not library_model.supports_gradient_checkpointing:
+                raise ConfigError(f"{type(model).__name__} has no gradient checkpointing")
+            # The name since transformers 5.23, or the one before.
+            enable = getattr(model, "activation_checkpointing_enable", None)
+            (enable or library_model.gradient_checkpointing_enable)({"use_reentrant": False})
         self.train()  # the encoder may come in any mode
-
-    def _set_window(self, window: int | None, overlap: int | None) -> None:
-        """How many subwords of the text fit next to the special tokens, and how many of them windows share."""
-        positions = position_limit(self.model)
-        known = [limit for limit in (positions, self.tokenizer.limit) if limit is not None]
-        if window is not None and positions is not None and window > positions:
-            raise ConfigError(f"window must be at most {positions}, the positions of the encoder, got {window}")
-        special = len(self.tokenizer.prefix) + len(self.tokenizer.suffix)
-        self.window = (min(known, default=_USUAL_WINDOW) if window is None else window) - special
-        self.overlap = self.window // 2 if overlap is None else overlap
-        check_window(self.window, self.overlap)
 
     @classmethod
     def load(cls, source: str | Path, *, offline: bool = False, **options: Any) -> TransformerEncoder:
@@ -162,7 +164,7 @@ class TransformerEncoder(nn.Module):
         return features, mask
 
     def pooled(self, batch: Mapping[str, Tensor]) -> tuple[Sequence[Tensor], Tensor]:
-        """What the pooling gives before its weights: each layer ``(B, T, H)``, and words with subwords ``(B, T)``."""
+        """The pooling without its weights: each layer ``(B, T, H)``, and which words have subwords ``(B, T)``."""
         if batch["ids"].numel() == 0:
             return self._nothing(batch["mask"])
         return self.pooling.pool(self.states(batch), batch["word_ids"], batch["mask"], rows=batch["rows"])
@@ -225,11 +227,7 @@ class TransformerEncoder(nn.Module):
 
     @classmethod
     def from_arrays(
-        cls,
-        arrays: Mapping[str, AnyArray],
-        description: Mapping[str, Any],
-        *,
-        where: str = "the stored encoder",
+        cls, arrays: Mapping[str, AnyArray], description: Mapping[str, Any], *, where: str = "the stored encoder"
     ) -> TransformerEncoder:
         """Rebuild what `to_arrays` returned: without network and files, or from the place referred to.
 
@@ -283,14 +281,6 @@ def _mixed_layers(mix_layers: bool | Sequence[int], count: int) -> tuple[int, ..
     return tuple(layer % (count + 1) for layer in mix_layers)
 
 
-def _enable_checkpointing(model: Any) -> None:
-    if not model.supports_gradient_checkpointing:
-        raise ConfigError(f"{type(model).__name__} has no gradient checkpointing")
-    # The name since transformers 5.23, or the one before.
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable({"use_reentrant": False})
-
-
 def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
     """Switch off the gradient of the parameters that are not trained."""
     if freeze == "all":
@@ -300,23 +290,18 @@ def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
     elif freeze != "nothing":
         if isinstance(freeze, bool) or not isinstance(freeze, int):
             raise ConfigError(f"freeze must be 'nothing', 'embeddings', 'all' or a number of layers, got {freeze!r}")
-        layers = _layers_of(encoder)
+        config: Any = encoder.config
+        lists = (module for module in encoder.modules() if isinstance(module, nn.ModuleList))
+        layers = next((modules for modules in lists if len(modules) == config.num_hidden_layers), None)
+        if layers is None:
+            raise ConfigError(
+                f"the layers of {type(encoder).__name__} cannot be frozen one by one: it has no list of "
+                f"{config.num_hidden_layers} separate layers"
+            )
         if not 0 <= freeze <= len(layers):
             raise ConfigError(f"freeze must be in 0..{len(layers)}, the layers of the encoder, got {freeze}")
-        for module in (_embeddings(encoder), *list(layers)[:freeze]):
+        for module in (_embeddings(encoder), *layers[:freeze]):
             module.requires_grad_(False)
-
-
-def _layers_of(encoder: nn.Module) -> nn.ModuleList:
-    """The encoder's layers from the bottom up: the first list of modules that is as long as its configuration says."""
-    config: Any = encoder.config
-    for module in encoder.modules():
-        if isinstance(module, nn.ModuleList) and len(module) == config.num_hidden_layers:
-            return module
-    raise ConfigError(
-        f"the layers of {type(encoder).__name__} cannot be frozen one by one: it has no list of "
-        f"{config.num_hidden_layers} separate layers"
-    )
 
 
 def _embeddings(encoder: Any) -> nn.Module:
@@ -347,24 +332,40 @@ def load_pretrained(source: str | Path, *, offline: bool = False) -> tuple[nn.Mo
     with _quiet(), torch.random.fork_rng(devices=[]):
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, use_fast=True, **options)
-            model, found = transformers.AutoModel.from_pretrained(name, output_loading_info=True, **options)
+            model, report = transformers.AutoModel.from_pretrained(name, output_loading_info=True, **options)
         except Exception as error:  # the libraries below raise errors of many kinds for files of many kinds
-            raise ModelError(_failure(name, offline, error)) from error
+            hub = "offline, so not on the Hub" if offline else "then on the Hub"
+            tried = f"it is not a folder here; it was looked for in the cache {_hub_constants().HF_HUB_CACHE}, {hub}"
+            if Path(name).is_dir():
+                tried = "it was looked for in that folder"
+            raise ModelError(
+                f"the encoder {name!r} cannot be loaded: {tried}. {type(error).__name__}: {error}"
+            ) from error
     encoder = _encoder_of(model)
     # Weights that the files lack would be random numbers.
     prefix = next(prefix for prefix, module in model.named_modules() if module is encoder)
-    kept = {f"{prefix}.{key}" if prefix else key for key in encoder.state_dict()}
-    lacking = sorted(set(found["missing_keys"]) & kept)
+    weights = {f"{prefix}.{key}" if prefix else key for key in encoder.state_dict()}
+    lacking = sorted(set(report["missing_keys"]) & weights)
     if lacking:
         raise ModelError(
-            f"the encoder {name!r} is incomplete: its files lack {len(lacking)} of {len(kept)} weights of "
+            f"the encoder {name!r} is incomplete: its files lack {len(lacking)} of {len(weights)} weights of "
             f"{type(encoder).__name__}, such as {lacking[0]}"
         )
-    return encoder, _subword_tokenizer(name, tokenizer)
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"the tokenizer of {name!r} is slow ({type(tokenizer).__name__}): a fast one (tokenizer.json) is needed, "
+            "since only a fast one says which word a subword belongs to"
+        )
+    limit, pad = tokenizer.model_max_length, tokenizer.pad_token_id
+    return encoder, SubwordTokenizer(
+        tokenizer.backend_tokenizer,
+        pad=0 if pad is None else int(pad),
+        limit=int(limit) if limit is not None and limit < _NO_LIMIT else None,
+    )
 
 
 def _locate(source: str | Path, offline: bool) -> tuple[str, bool]:
-    """What to pass to transformers: a complete folder, or a name and whether to stay offline."""
+    """A complete folder, or a name of the Hub, for transformers; and whether to stay offline."""
     folder = Path(source).expanduser()
     if folder.is_dir():
         # Look only for what is needed: the folder may come from a model file that anybody wrote.
@@ -374,44 +375,20 @@ def _locate(source: str | Path, offline: bool) -> tuple[str, bool]:
         return str(folder), True
     if isinstance(source, Path) or source.startswith((".", "/", "~")) or folder.exists():
         raise ModelError(f"the encoder {str(source)!r} cannot be loaded: there is no such folder")
-    from huggingface_hub import constants
+    offline = offline or bool(_hub_constants().HF_HUB_OFFLINE)
+    return source, offline or os.environ.get("TRANSFORMERS_OFFLINE") == "1"
 
-    return source, offline or bool(constants.HF_HUB_OFFLINE) or os.environ.get("TRANSFORMERS_OFFLINE") == "1"
 
-
-def _failure(name: str, offline: bool, error: Exception) -> str:
-    if Path(name).is_dir():
-        tried = "it was looked for in that folder"
-    else:
-        from huggingface_hub import constants
-
-        hub = "offline, so not on the Hub" if offline else "then on the Hub"
-        tried = f"it is not a folder here; it was looked for in the cache {constants.HF_HUB_CACHE}, {hub}"
-    return f"the encoder {name!r} cannot be loaded: {tried}. {type(error).__name__}: {error}"
+def _hub_constants() -> Any:
+    return import_module("huggingface_hub.constants")
 
 
 def _encoder_of(model: Any) -> nn.Module:
     """The part that gives subword states, in float32."""
-    encoder: Any = model.get_encoder() if model.config.is_encoder_decoder else model
+    encoder = model.get_encoder() if model.config.is_encoder_decoder else model
     if getattr(encoder, "pooler", None) is not None:
         encoder.pooler = None
-    module: nn.Module = encoder.float()
-    return module
-
-
-def _subword_tokenizer(name: str, tokenizer: Any) -> SubwordTokenizer:
-    if not getattr(tokenizer, "is_fast", False):
-        raise ModelError(
-            f"the tokenizer of {name!r} is slow ({type(tokenizer).__name__}): a fast one (tokenizer.json) is needed, "
-            "since only a fast one says which word a subword belongs to"
-        )
-    limit = tokenizer.model_max_length
-    pad = tokenizer.pad_token_id
-    return SubwordTokenizer(
-        tokenizer.backend_tokenizer,
-        pad=0 if pad is None else int(pad),
-        limit=int(limit) if limit is not None and limit < _NO_LIMIT else None,
-    )
+    return encoder.float()  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -461,9 +438,9 @@ def _checked(description: Any, most_layers: int) -> tuple[str, dict[str, Any]]:
         if "layer" in name and isinstance(value, int) and value > most_layers:
             raise StoreError(f"{fields.where}: {name!r} is {shown(value)}, but the file has {most_layers} arrays")
     foreign = ("model_type", "auto_map", "quantization_config")
-    kept = {k: v for k, v in fields.values.items() if k not in foreign and "implementation" not in k and k[:1] != "_"}
+    ours = {k: v for k, v in fields.values.items() if k not in foreign and "implementation" not in k and k[:1] != "_"}
     # Rows per chunk: changes no result, but fails for sentences of other lengths.
-    return fields.text("model_type"), kept | {"chunk_size_feed_forward": 0}
+    return fields.text("model_type"), ours | {"chunk_size_feed_forward": 0}
 
 
 def position_limit(encoder: nn.Module) -> int | None:
@@ -649,7 +626,7 @@ class FeatureCache:
         _check_frozen(encoder)  # also if an equal frozen encoder has left them in the folder
         path = self.path(encoder, sentences)
         try:
-            return _stored_features(store.load(path, _FEATURES), encoder, sentences)
+            return self._stored(path, encoder, sentences)
         except StoreError:  # absent or damaged
             features = compute_features(encoder, encoder.encode(sentences))
         try:
@@ -660,20 +637,20 @@ class FeatureCache:
         store.save(path, _FEATURES, {}, arrays)
         return features
 
+    def _stored(self, path: Path, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> WordFeatures:
+        """The features of a file, which must be of these sentences and of the form that this encoder gives."""
+        stored = store.load(path, _FEATURES)
+        tokens = stored.array("tokens", np.int64, (len(sentences),))
+        if tokens.tolist() != list(map(len, sentences)):
+            raise stored.refused("tokens", "must be the lengths of the sentences")
+        N, layers = int(tokens.sum()), encoder.pooling.layers or 1
+        pooled = stored.array("pooled", np.float32, (N, layers, encoder.output_size), -np.inf, np.inf)
+        return WordFeatures(pooled, stored.array("present", np.uint8, (N,), 0, 1), tokens)
+
     def path(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> Path:
         """Where the features of these sentences are kept."""
         words = (text for words in sentences for text in (str(len(words)), *words))
         return self.folder / f"{hash_of((encoder.fingerprint(), *words), {})}.features"
-
-
-def _stored_features(stored: store.Stored, encoder: TransformerEncoder, sentences: Sequence[Any]) -> WordFeatures:
-    """The features of a file, which must be of these sentences and of the form that this encoder gives."""
-    tokens = stored.array("tokens", np.int64, (len(sentences),))
-    if tokens.tolist() != list(map(len, sentences)):
-        raise stored.refused("tokens", "must be the lengths of the sentences")
-    N, layers = int(tokens.sum()), encoder.pooling.layers or 1
-    pooled = stored.array("pooled", np.float32, (N, layers, encoder.output_size), -np.inf, np.inf)
-    return WordFeatures(pooled, stored.array("present", np.uint8, (N,), 0, 1), tokens)
 
 
 def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:
@@ -721,17 +698,14 @@ class PretrainedPart(Part):
             features, mask = self.transformer(batch.pretrained)
             flat: Tensor = features[mask]
             return flat
-        own = {name: tensor.to(self.pooling.absent.device) for name, tensor in batch.pretrained.items()}
-        mask = own["mask"]
-        if own["ids"].numel() == 0:
-            return self.pooling.absent.expand(int(mask.sum()), -1)
-        words: Tensor = self.pooling(self._read(own), own["word_ids"], mask, rows=own["rows"])
-        return words[mask]
-
-    def _read(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """The states of the BiLSTM at each subword, ``(R, S, output_size)``, 0 at padding."""
         assert self.lstm is not None
-        (states,), real = self.transformer.states(batch), batch["attention"].bool()
-        packing = Packing.of(real.sum(dim=1).cpu().numpy()).to(states.device)
-        read = self.lstm(states[real], packing)
-        return states.new_zeros(*real.shape, self.output_size).masked_scatter(real[..., None], read.to(states.dtype))
+        given = {name: tensor.to(self.pooling.absent.device) for name, tensor in batch.pretrained.items()}
+        mask = given["mask"]
+        if given["ids"].numel() == 0:
+            return self.pooling.absent.expand(int(mask.sum()), -1)
+        (states,), real = self.transformer.states(given), given["attention"].bool()  # real: [R, S], no padding
+        read = self.lstm(states[real], Packing.of(real.sum(dim=1).cpu().numpy()).to(states.device))
+        padded = states.new_zeros(*real.shape, self.output_size)
+        padded = padded.masked_scatter(real[..., None], read.to(states.dtype))
+        words: Tensor = self.pooling(padded, given["word_ids"], mask, rows=given["rows"])
+        return words[mask]

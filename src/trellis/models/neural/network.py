@@ -35,9 +35,17 @@ from trellis.models.neural.plan import (
 )
 from trellis.models.neural.vocabulary import EncodedSentences, Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM, CharacterPart
-from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, Part, WordPart
+from trellis.nn.encoder import (
+    Batch,
+    Characters,
+    Encoder,
+    LookupPart,
+    Part,
+    WordPart,
+    has_joined_loss,
+    joined_loss,
+)
 from trellis.nn.heads import BilinearEdges, CRFHead, Head, SegmentStates, SemiCRFHead, SoftmaxHead
-from trellis.nn.loss import supports, tagging_loss
 from trellis.nn.lstm import Packing, one_thread
 from trellis.nn.transformer import FeatureCache, PretrainedPart, TransformerEncoder, blueprint, check_state
 from trellis.store import Stored
@@ -140,11 +148,11 @@ class Network(nn.Module):
 
     def joined_loss(self, batch: Batch, tags: Tensor) -> Tensor | None:
         """The summed loss of the sentences in one node of the graph; None if the network is of another kind."""
-        joins = isinstance(self.head, CRFHead) and self.edges is None and supports(self.encoder, self.emission)
+        joins = isinstance(self.head, CRFHead) and self.edges is None and has_joined_loss(self.encoder, self.emission)
         if not joins or not len(tags):
             return None
         assert isinstance(self.head, CRFHead)
-        return tagging_loss(self.encoder, self.emission, self.head.crf, batch, tags)
+        return joined_loss(self.encoder, self.emission, self.head.crf, batch, tags)
 
 
 def build(
