@@ -26,7 +26,7 @@ onnxruntime computes all of a graph, whatever is asked of it, so a graph has onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,7 +59,7 @@ class Alignment:
         return graph.add("Expand", graph.constant(column[:, None]), shape)
 
     def back(self, graph: Graph, values: str, fill: np.int64 | float) -> str:
-        """What there is at each place ``(T, B, ...)`` in the order of the input; this where there is no token."""
+        """Values ``(T, B, ...)`` in the order of the input, and `fill` where there is no token."""
         rest = graph.add("Shape", values, start=2)
         flat = graph.add("Reshape", values, graph.add("Concat", graph.constant([-1]), rest, axis=0))
         last = graph.add("Expand", graph.constant(fill), graph.add("Concat", graph.constant([1]), rest, axis=0))
@@ -70,45 +70,29 @@ def aligned(graph: Graph, emissions: str, mask: str, num_states: int) -> Alignme
     """Emissions ``(B, T, S)`` and mask ``(B, T)`` in the order of the steps."""
     sizes = [graph.add("Shape", mask, start=axis, end=axis + 1) for axis in (1, 0)]
     length, batch = (graph.add("Max", size, graph.constant([1])) for size in sizes)
-    shape = graph.add("Concat", length, batch, axis=0)
     counts = graph.add("Cast", mask, to=INT64)
     tokens = graph.reduce("ReduceSum", counts, 1)  # (B, 1)
+    # The row of a token by how many come after it: the last of each sequence is at T - 1.
     after = graph.add("Sub", tokens, graph.add("CumSum", counts, graph.constant(np.int64(1))))
-    places = graph.add("Mul", length, batch)
-    rows = graph.add("Where", mask, _rows(graph, after, sizes[1], batch, length), places)
-    sources = _sources(graph, rows, graph.add("Mul", *sizes), places)
-    columns = _with_a_row_for_no_token(graph, emissions, num_states)
-    found = graph.add("Gather", columns, graph.add("Reshape", sources, shape), axis=0)  # (T, B, S + 1)
-    lengths = graph.add("Cast", graph.add("Squeeze", tokens, graph.constant([1])), to=DOUBLE)
-    return Alignment(graph.add("Transpose", found, perm=[0, 2, 1]), batch, sizes[1], rows, lengths)
-
-
-def _rows(graph: Graph, after: str, sequences: str, batch: str, length: str) -> str:
-    """The row of a token by how many come after it: the last of each sequence is at T - 1."""
     step = graph.add("Sub", graph.add("Sub", length, graph.constant([1])), after)
-    return graph.add("Add", graph.add("Mul", step, batch), graph.at(_numbers(graph, sequences), 1))
-
-
-def _sources(graph: Graph, rows: str, inputs: str, places: str) -> str:
-    """For each row ``(T * B,)`` the place of its token in the input, or the place after all."""
+    row = graph.add("Add", graph.add("Mul", step, batch), graph.at(graph.numbers(sizes[1]), 1))
+    places = graph.add("Mul", length, batch)
+    rows = graph.add("Where", mask, row, places)
+    # For each row (T * B,) the place of its token in the input, or the place after all.
+    inputs = graph.add("Mul", *sizes)
     nowhere = graph.add("Expand", inputs, graph.add("Add", places, graph.constant([1])))
     target = graph.add("Reshape", rows, graph.constant([-1]))
-    found = graph.add("ScatterElements", nowhere, target, _numbers(graph, inputs), axis=0)
-    return graph.add("Slice", found, graph.constant([0]), places)
-
-
-def _numbers(graph: Graph, count: str) -> str:
-    """0 up to the only number of an array, without it."""
-    end = graph.add("Squeeze", count, graph.constant([0]))
-    return graph.add("Range", graph.constant(np.int64(0)), end, graph.constant(np.int64(1)))
-
-
-def _with_a_row_for_no_token(graph: Graph, emissions: str, num_states: int) -> str:
-    """The emissions ``(B * T + 1, S + 1)``; the last row allows nothing but the state S."""
+    sources = graph.add("ScatterElements", nowhere, target, graph.numbers(inputs), axis=0)
+    sources = graph.add("Slice", sources, graph.constant([0]), places)
+    # Emissions (B * T + 1, S + 1), whose last row allows nothing but the state S.
     flat = graph.add("Reshape", emissions, graph.constant([-1, num_states]))
     wide = graph.add("Pad", flat, graph.constant([0, 0, 0, 1]), graph.constant(-np.inf))
     last = np.append(np.full(num_states, -np.inf), 0).astype(np.float32)
-    return graph.add("Concat", wide, graph.constant(last[None]), axis=0)
+    columns = graph.add("Concat", wide, graph.constant(last[None]), axis=0)
+    shape = graph.add("Concat", length, batch, axis=0)
+    ordered = graph.add("Gather", columns, graph.add("Reshape", sources, shape), axis=0)  # (T, B, S + 1)
+    lengths = graph.add("Cast", graph.add("Squeeze", tokens, graph.constant([1])), to=DOUBLE)
+    return Alignment(graph.add("Transpose", ordered, perm=[0, 2, 1]), batch, sizes[1], rows, lengths)
 
 
 RANGE = 690.0
@@ -152,33 +136,20 @@ def marginals_and_partition(
     widest = chain.widest()
     if widest <= 0:
         return _in_log_space(graph, chain, places)
-    fine = _all_within(graph, emissions, mask, widest)
-    branches = {
-        name: _branch(prefix, find, chain, places)
-        for name, prefix, find in (("then_branch", "scaled_", _scaled), ("else_branch", "log_", _in_log_space))
-    }
+    # Whether at each token the largest less the smallest score is at most this; not so if one is no number.
+    largest, smallest = (graph.reduce(kind, emissions, 2, keep=False) for kind in ("ReduceMax", "ReduceMin"))
+    narrow = graph.add("LessOrEqual", graph.add("Sub", largest, smallest), graph.constant(widest))
+    wide = graph.add("Cast", graph.add("And", mask, graph.add("Not", narrow)), to=FLOAT)
+    fine = graph.add("Equal", graph.add("ReduceSum", wide, keepdims=0), graph.constant(0.0))
+    branches = {}
+    for branch, prefix, find in (("then_branch", "scaled_", _scaled), ("else_branch", "log_", _in_log_space)):
+        inner = Graph(prefix)
+        marginals, partition = find(inner, chain, places)
+        inner.result(marginals, "float32", [None, None, len(chain.end) - 1])
+        inner.result(partition, "float64", [None])
+        branches[branch] = inner.body(prefix)
     marginals, partition = graph.add_several("If", 2, fine, **branches)
     return marginals, partition
-
-
-def _all_within(graph: Graph, emissions: str, mask: str, width: float) -> str:
-    """Whether at each token the largest less the smallest score is at most this; not so if one is no number."""
-    largest, smallest = (graph.reduce(kind, emissions, 2, keep=False) for kind in ("ReduceMax", "ReduceMin"))
-    narrow = graph.add("LessOrEqual", graph.add("Sub", largest, smallest), graph.constant(width))
-    wide = graph.add("And", mask, graph.add("Not", narrow))
-    count = graph.add("ReduceSum", graph.add("Cast", wide, to=FLOAT), keepdims=0)
-    return graph.add("Equal", count, graph.constant(0.0))
-
-
-Finder = Callable[[Graph, ChainWithStart, Alignment], tuple[str, str]]
-
-
-def _branch(prefix: str, find: Finder, chain: ChainWithStart, places: Alignment) -> object:
-    own = Graph(prefix)
-    marginals, partition = find(own, chain, places)
-    own.result(marginals, "float32", [None, None, len(chain.end) - 1])
-    own.result(partition, "float64", [None])
-    return own.body(prefix)
 
 
 def _scaled(graph: Graph, chain: ChainWithStart, places: Alignment) -> tuple[str, str]:
@@ -202,17 +173,16 @@ def _scaled(graph: Graph, chain: ChainWithStart, places: Alignment) -> tuple[str
 
 def _scaled_step(graph: Graph, table: FloatArray) -> object:
     into, out_of, shape = graph.constant(table.T), graph.constant(table), [len(table), None]
-    own = Graph(f"{graph.prefix}step_")
-    alpha, beta, ahead, back = (own.input(name, "float64", shape) for name in ("alpha", "beta", "ahead", "back"))
-    arriving, leaving = own.add("MatMul", into, alpha), own.add("Mul", back, beta)
-    after, before = own.add("Mul", arriving, ahead), own.add("MatMul", out_of, leaving)
-    total = own.reduce("ReduceSum", before, 0)
-    own.result(own.add("Div", after, own.reduce("ReduceSum", after, 0)), "float64", shape)
-    own.result(own.add("Div", before, total), "float64", shape)
-    own.result(arriving, "float64", shape)
-    own.result(leaving, "float64", shape)
-    own.result(total, "float64", [1, None])
-    return own.body("scaled")
+    step = Graph(f"{graph.prefix}step_")
+    alpha, beta, ahead, back = (step.input(name, "float64", shape) for name in ("alpha", "beta", "ahead", "back"))
+    arriving, leaving = step.add("MatMul", into, alpha), step.add("Mul", back, beta)
+    after, before = step.add("Mul", arriving, ahead), step.add("MatMul", out_of, leaving)
+    total = step.reduce("ReduceSum", before, 0)
+    scaled = step.add("Div", after, step.reduce("ReduceSum", after, 0)), step.add("Div", before, total)
+    for value in (*scaled, arriving, leaving):
+        step.result(value, "float64", shape)
+    step.result(total, "float64", [1, None])
+    return step.body("scaled")
 
 
 def _in_log_space(graph: Graph, chain: ChainWithStart, places: Alignment) -> tuple[str, str]:
@@ -224,13 +194,13 @@ def _in_log_space(graph: Graph, chain: ChainWithStart, places: Alignment) -> tup
 
 def _log_step(graph: Graph, table: FloatArray) -> object:
     into, out_of = (graph.constant(rows[:, :, None].copy()) for rows in (table.T, table))
-    own, shape = Graph(f"{graph.prefix}step_"), [len(table), None]
-    alpha, beta, ahead, back = (own.input(name, "float64", shape) for name in ("alpha", "beta", "ahead", "back"))
-    arriving, leaving = _log_sum_exp(own, own.add("Add", alpha, into)), own.add("Add", back, beta)
-    after, before = own.add("Add", arriving, ahead), _log_sum_exp(own, own.add("Add", leaving, out_of))
+    step, shape = Graph(f"{graph.prefix}step_"), [len(table), None]
+    alpha, beta, ahead, back = (step.input(name, "float64", shape) for name in ("alpha", "beta", "ahead", "back"))
+    arriving, leaving = _log_sum_exp(step, step.add("Add", alpha, into)), step.add("Add", back, beta)
+    after, before = step.add("Add", arriving, ahead), _log_sum_exp(step, step.add("Add", leaving, out_of))
     for value in (after, before, arriving, leaving):
-        own.result(value, "float64", shape)
-    return own.body("log")
+        step.result(value, "float64", shape)
+    return step.body("log")
 
 
 def _log_sum_exp(graph: Graph, values: str) -> str:
@@ -246,15 +216,17 @@ def _log_sum_exp(graph: Graph, values: str) -> str:
 def _both_ways(
     graph: Graph, places: Alignment, given: str, begin: AnyArray, end: AnyArray, body: object, *, kept: int
 ) -> list[str]:
-    """Beta of the state before all ``(B,)``, then what the steps keep: what arrives at a state, what leaves it, ..."""
+    """Beta of the state before all ``(B,)``, then the first `kept` of the other results of the steps, ``(T, ...)``."""
     first = [places.for_each(graph, begin), places.for_each(graph, end)]
     directions = {"scan_input_directions": [0, 1], "scan_output_directions": [0, 1, 1][:kept]}
-    found = graph.add_several("Scan", 2 + kept, *first, given, given, body=body, num_scan_inputs=2, **directions)
-    return [graph.add("Gather", found[1], graph.constant(np.int64(len(end) - 1)), axis=0), *found[2:]]
+    _, beta, *others = graph.add_several(
+        "Scan", 2 + kept, *first, given, given, body=body, num_scan_inputs=2, **directions
+    )
+    return [graph.add("Gather", beta, graph.constant(np.int64(len(end) - 1)), axis=0), *others]
 
 
 def _of_states(graph: Graph, marginals: str, chain: ChainWithStart) -> str:
-    """Of all states but the one before the first token, ``(T, B, S)``."""
+    """Marginals ``(T, B, S)`` without the state before the first token."""
     ends = [graph.constant([n]) for n in (0, len(chain.end) - 1, 1)]
     return graph.add("Transpose", graph.add("Cast", graph.add("Slice", marginals, *ends), to=FLOAT), perm=[0, 2, 1])
 
@@ -279,77 +251,55 @@ class Decoder:
 
     def add_to(self, graph: Graph, emissions: str, mask: str, outputs: Collection[str] = OUTPUTS) -> None:
         """Emissions ``(B, T, S)`` and mask ``(B, T)`` to these outputs, of labels, marginals and probability."""
-        places, chain = aligned(graph, emissions, mask, self.num_states), self._chain()
-        if {"labels", "probability"}.intersection(outputs):
-            best = self._best(graph, chain, places)
-        if {"marginals", "probability"}.intersection(outputs):
-            marginals, partition = marginals_and_partition(graph, chain, places, emissions, mask)
-        if "labels" in outputs:
-            states = self._states(graph, chain, places, best[1])
-            labels = places.back(graph, self._labels(graph, states), np.int64(-1))
-            graph.output(labels, "labels", "int64", ["batch", "length"])
-        if "marginals" in outputs:
-            by_label = places.back(graph, self._by_label(graph, marginals), 0.0)
-            graph.output(by_label, "marginals", "float32", ["batch", "length", self.num_labels])
-        if "probability" in outputs:
-            score = graph.add("Gather", best[0], graph.constant(np.int64(self.num_states)), axis=0)
-            probability = graph.add("Cast", graph.add("Exp", graph.add("Sub", score, partition)), to=FLOAT)
-            own = graph.add("Slice", probability, graph.constant([0]), places.sequences)
-            graph.output(own, "probability", "float32", ["batch"])
-
-    def _chain(self) -> ChainWithStart:
-        """The chain with the state S."""
         S = self.num_states
         table = np.full((S + 1, S + 1), -np.inf)
         table[:S, :S], table[S, :S], table[S, S] = self.transitions, self.start, 0
-        return ChainWithStart(table, np.append(self.end, 0.0))
-
-    def _best(self, graph: Graph, chain: ChainWithStart, places: Alignment) -> tuple[str, str]:
-        """`best` before all ``(S + 1, B)``, and the score from each token on ``(T, S + 1, B)``."""
-        given, body = (places.for_each(graph, chain.end), places.exact(graph)), self._backward(graph, chain)
-        reverse = {"scan_input_directions": [1], "scan_output_directions": [1]}
-        before, ahead = graph.add_several("Scan", 2, *given, body=body, num_scan_inputs=1, **reverse)
-        return before, ahead
-
-    def _states(self, graph: Graph, chain: ChainWithStart, places: Alignment, ahead: str) -> str:
-        """The states of the best path ``(T, B)``."""
-        by_sequence = graph.add("Transpose", ahead, perm=[0, 2, 1])  # (T, B, S + 1)
-        begin = graph.add("Expand", graph.constant([self.num_states]), places.batch)
-        body = self._forward(graph, chain)
-        return graph.add_several("Scan", 2, begin, by_sequence, body=body, num_scan_inputs=1)[1]
+        places, chain = aligned(graph, emissions, mask, S), ChainWithStart(table, np.append(self.end, 0.0))
+        if {"labels", "probability"}.intersection(outputs):
+            # `best` before all (S + 1, B), and the score from each token on (T, S + 1, B)
+            given, body = (places.for_each(graph, chain.end), places.exact(graph)), self._backward(graph, chain)
+            reverse = {"scan_input_directions": [1], "scan_output_directions": [1]}
+            best, ahead = graph.add_several("Scan", 2, *given, body=body, num_scan_inputs=1, **reverse)
+        if {"marginals", "probability"}.intersection(outputs):
+            marginals, partition = marginals_and_partition(graph, chain, places, emissions, mask)
+        if "labels" in outputs:
+            by_sequence = graph.add("Transpose", ahead, perm=[0, 2, 1])  # (T, B, S + 1)
+            begin, body = graph.add("Expand", graph.constant([S]), places.batch), self._forward(graph, chain)
+            labels = graph.add_several("Scan", 2, begin, by_sequence, body=body, num_scan_inputs=1)[1]  # (T, B)
+            if self.state_labels is not None:
+                label_of_state = graph.constant(np.append(self.state_labels, -1).astype(np.int64))
+                labels = graph.add("Gather", label_of_state, labels, axis=0)
+            graph.output(places.back(graph, labels, np.int64(-1)), "labels", "int64", ["batch", "length"])
+        if "marginals" in outputs:
+            if self.state_labels is not None:  # the sum over the states of each label, (T, B, L)
+                member = (self.state_labels[:, None] == np.arange(self.num_labels)).astype(np.float32)
+                marginals = graph.add("MatMul", marginals, graph.constant(member))
+            by_label = places.back(graph, marginals, 0.0)
+            graph.output(by_label, "marginals", "float32", ["batch", "length", self.num_labels])
+        if "probability" in outputs:
+            score = graph.add("Gather", best, graph.constant(np.int64(S)), axis=0)
+            probability = graph.add("Cast", graph.add("Exp", graph.add("Sub", score, partition)), to=FLOAT)
+            probability = graph.add("Slice", probability, graph.constant([0]), places.sequences)
+            graph.output(probability, "probability", "float32", ["batch"])
 
     def _backward(self, graph: Graph, chain: ChainWithStart) -> object:
         """One step from `best` after a token to that before it, ``(S + 1, B)``; keeps e + best."""
         table, shape = graph.constant(chain.table[:, :, None]), [len(chain.end), None]
-        own = Graph("back_")
-        best, e = own.input("best", "float64", shape), own.input("e", "float64", shape)
-        ahead = own.add("Add", e, best)
-        before = own.reduce("ReduceMax", own.add("Add", ahead, table), 1, keep=False)
-        own.result(before, "float64", shape)
-        own.result(ahead, "float64", shape)
-        return own.body("backward")
+        step = Graph("back_")
+        best, e = step.input("best", "float64", shape), step.input("e", "float64", shape)
+        ahead = step.add("Add", e, best)
+        step.result(step.reduce("ReduceMax", step.add("Add", ahead, table), 1, keep=False), "float64", shape)
+        step.result(ahead, "float64", shape)
+        return step.body("backward")
 
     def _forward(self, graph: Graph, chain: ChainWithStart) -> object:
         """One step from the state before a token to that of the token, ``(B,)``."""
         table = graph.constant(chain.table)
-        own = Graph("ahead_")
-        state = own.input("state", "int64", [None])
-        ahead = own.input("ahead", "float64", [None, len(chain.end)])
-        scores = own.add("Add", own.add("Gather", table, state, axis=0), ahead)
-        chosen = own.add("ArgMax", scores, axis=1, keepdims=0)
-        own.result(chosen, "int64", [None])
-        own.result(own.add("Identity", chosen), "int64", [None])
-        return own.body("forward")
-
-    def _labels(self, graph: Graph, states: str) -> str:
-        if self.state_labels is None:
-            return states
-        labels = np.append(self.state_labels, -1).astype(np.int64)
-        return graph.add("Gather", graph.constant(labels), states, axis=0)
-
-    def _by_label(self, graph: Graph, marginals: str) -> str:
-        """The sum over the states of each label ``(T, B, L)``."""
-        if self.state_labels is None:
-            return marginals
-        member = (self.state_labels[:, None] == np.arange(self.num_labels)).astype(np.float32)
-        return graph.add("MatMul", marginals, graph.constant(member))
+        step = Graph("ahead_")
+        state = step.input("state", "int64", [None])
+        ahead = step.input("ahead", "float64", [None, len(chain.end)])
+        scores = step.add("Add", step.add("Gather", table, state, axis=0), ahead)
+        chosen = step.add("ArgMax", scores, axis=1, keepdims=0)
+        step.result(chosen, "int64", [None])
+        step.result(step.add("Identity", chosen), "int64", [None])
+        return step.body("forward")

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from trellis.arrays import AnyArray
 from trellis.errors import ModelError
-from trellis.export.graph import OPSET, Graph
+from trellis.export.graph import FLOAT, INT32, INT64, OPSET, Graph
 from trellis.models.neural.config import NeuralConfig
 from trellis.models.neural.model import LearnedNetwork
 from trellis.models.neural.plan import (
@@ -72,21 +71,28 @@ def plan_around(learned: LearnedNetwork, settings: NeuralConfig) -> Plan:
     """The plan of the network, or of what there is of it beside its transformer."""
     if learned.plan is not None:
         return learned.plan
-    own, weights = settings.encoder, learned.weights
+    encoder, weights = settings.encoder, learned.weights
     vectors = TableSize(*weights[VECTORS].shape) if VECTORS in weights else None
-    hidden = 0 if own.pretrained.bilstm == "before" else own.hidden or 0
+    parts = parts_of(encoder, learned.vocabulary, vectors)
+    hidden = 0 if encoder.pretrained.bilstm == "before" else encoder.hidden or 0
     labels, learns = len(weights["emission.bias"]), settings.head == "crf"
-    return Plan(parts_of(own, learned.vocabulary, vectors), hidden, own.layers, labels, settings.edges, learns, None)
+    return Plan(parts, hidden, encoder.layers, labels, settings.edges, learns, None)
 
 
 def _part(graph: Graph, name: str, part: PartPlan, weights: Weights) -> str:
-    """What a part gives each token, ``(B, T, width)``."""
-    own = f"encoder.parts.{name}"
+    """The features of a part, ``(B, T, width)``."""
+    prefix = f"encoder.parts.{name}"
     if isinstance(part, WordPlan):
-        return _words(graph, part, weights, own)
+        tables = (("word", "learnt", part.learnt), ("vector", "vectors", part.vectors))
+        vectors = [
+            embedded(graph, _ids(graph, given), weights[f"{prefix}.{table}.weight"])
+            for given, table, size in tables
+            if size is not None
+        ]
+        return graph.add("Add", *vectors) if len(vectors) == 2 else vectors[0]
     if isinstance(part, CharacterPlan):
-        return _characters(graph, part, weights, own)
-    table = weights[f"{own}.embedding.weight"]
+        return _characters(graph, part, weights, f"{prefix}.module")
+    table = weights[f"{prefix}.embedding.weight"]
     if part.of == "pairs":
         both = embedded(graph, _ids(graph, "pairs", 2), table)
         return graph.add("Reshape", both, graph.constant([0, 0, part.output_size]))
@@ -94,38 +100,30 @@ def _part(graph: Graph, name: str, part: PartPlan, weights: Weights) -> str:
 
 
 def input_name(part: str) -> str:
-    """What the graph calls the ids of a part that looks them up."""
+    """The name in the graph of the ids of a part that looks them up."""
     return part.replace("column ", "column_")
 
 
-def _words(graph: Graph, part: WordPlan, weights: Weights, own: str) -> str:
-    tables = (("word", "learnt", part.learnt), ("vector", "vectors", part.vectors))
-    found = [
-        embedded(graph, _ids(graph, given), weights[f"{own}.{table}.weight"])
-        for given, table, size in tables
-        if size is not None
-    ]
-    return graph.add("Add", *found) if len(found) == 2 else found[0]
-
-
-def _characters(graph: Graph, part: CharacterPlan, weights: Weights, own: str) -> str:
+def _characters(graph: Graph, part: CharacterPlan, weights: Weights, name: str) -> str:
     given = _ids(graph, "characters", "spelling")
     shape = graph.add("Shape", given)
     spelling = graph.add("Slice", shape, graph.constant([2]), graph.constant([3]))
     by_word = graph.add("Reshape", given, graph.add("Concat", graph.constant([-1]), spelling, axis=0))
     if part.widths:
-        features = character_cnn(graph, by_word, weights, f"{own}.module", part.widths)
+        features = character_cnn(graph, by_word, weights, name, part.widths)
     else:
-        features = character_lstm(graph, by_word, weights, f"{own}.module")
-    places = graph.add("Slice", shape, graph.constant([0]), graph.constant([2]))
-    wanted = graph.add("Concat", places, graph.constant([part.output_size]), axis=0)
-    return graph.add("Reshape", features, wanted)
+        features = character_lstm(graph, by_word, weights, name)
+    tokens = graph.add("Slice", shape, graph.constant([0]), graph.constant([2]))
+    return graph.add("Reshape", features, graph.add("Concat", tokens, graph.constant([part.output_size]), axis=0))
 
 
 def lstm(graph: Graph, features: str, lengths: str, weights: Weights, name: str) -> tuple[str, str]:
     """A bidirectional layer over ``(T, B, D)``: states ``(T, B, 2 H)``, and the last state each way ``(B, 2 H)``."""
-    both = ([_gates(own) for own in ways] for ways in lstm_weights(weights, name))
-    inward, recurrent, *biases = (np.stack(ways) for ways in both)
+    # Rows of gates in the order of ONNX (input, output, forget, cell), from torch's (input, forget, cell, output).
+    inward, recurrent, *biases = (
+        np.stack([np.concatenate([np.split(way, 4)[gate] for gate in (0, 3, 1, 2)]) for way in ways])
+        for ways in lstm_weights(weights, name)
+    )
     H = recurrent.shape[2]
     bias = graph.constant(np.concatenate(biases, axis=1))
     given = (features, graph.constant(inward), graph.constant(recurrent), bias, lengths)
@@ -137,18 +135,12 @@ def lstm(graph: Graph, features: str, lengths: str, weights: Weights, name: str)
 
 
 def bilstm(graph: Graph, features: str, mask: str, weights: Weights, name: str, layers: int) -> str:
-    """Layers over ``(B, T, D)``: ``(B, T, H)``; what counts comes before the padding of a sequence."""
-    lengths = graph.reduce("ReduceSum", graph.add("Cast", mask, to=6), 1, keep=False)
+    """Layers over ``(B, T, D)``: ``(B, T, H)``; the padding of a sequence is at its end."""
+    lengths = graph.reduce("ReduceSum", graph.add("Cast", mask, to=INT32), 1, keep=False)
     states = graph.add("Transpose", features, perm=[1, 0, 2])
     for i in range(layers):
         states, _ = lstm(graph, states, lengths, weights, f"{name}.layers.{i}")
     return graph.add("Transpose", states, perm=[1, 0, 2])
-
-
-def _gates(weights: AnyArray) -> AnyArray:
-    """Rows in the order of ONNX (input, output, forget, cell), from that of torch (input, forget, cell, output)."""
-    i, f, c, o = np.split(weights, 4)
-    return np.concatenate([i, o, f, c])
 
 
 def embedded(graph: Graph, ids: str, table: AnyArray) -> str:
@@ -164,7 +156,7 @@ def character_cnn(graph: Graph, characters: str, weights: Weights, name: str, wi
     size = int(weights[f"{name}.embedding.weight"].shape[1])
     by_channel = graph.add("Transpose", vectors, perm=[0, 2, 1])  # (W, size, C)
     outside = graph.at(graph.add("Not", _present(graph, characters)), 1)
-    found = []
+    largest = []
     for i, width in enumerate(widths):
         # The weights of a filter are those of width * size numbers, place by place.
         kernel = weights[f"{name}.filters.{i}.weight"].reshape(-1, width, size).transpose(0, 2, 1)
@@ -172,25 +164,23 @@ def character_cnn(graph: Graph, characters: str, weights: Weights, name: str, wi
         left = (width - 1) // 2
         values = graph.add("Conv", by_channel, graph.constant(kernel), bias, pads=[left, width - 1 - left])
         inside = graph.add("Where", outside, graph.constant(np.float32(-np.inf)), values)
-        found.append(graph.reduce("ReduceMax", inside, 2, keep=False))
-    return graph.add("Tanh", graph.add("Concat", *found, axis=1))
+        largest.append(graph.reduce("ReduceMax", inside, 2, keep=False))
+    return graph.add("Tanh", graph.add("Concat", *largest, axis=1))
 
 
 def character_lstm(graph: Graph, characters: str, weights: Weights, name: str) -> str:
     """``(W, C)`` ids to ``(W, output_size)``: the last states of both directions."""
     vectors = embedded(graph, characters, weights[f"{name}.embedding.weight"])
-    present = graph.add("Cast", _present(graph, characters), to=6)
+    present = graph.add("Cast", _present(graph, characters), to=INT32)
     lengths = graph.reduce("ReduceSum", present, 1, keep=False)
     return lstm(graph, graph.add("Transpose", vectors, perm=[1, 0, 2]), lengths, weights, f"{name}.lstm")[1]
 
 
 def _present(graph: Graph, characters: str) -> str:
     """Which places hold a character, ``(W, C)``; a word without any is read as one place of padding."""
-    real = graph.add("Cast", graph.add("Not", graph.add("Equal", characters, graph.constant(np.int64(0)))), to=7)
+    real = graph.add("Cast", graph.add("Not", graph.add("Equal", characters, graph.constant(np.int64(0)))), to=INT64)
     lengths = graph.add("Max", graph.reduce("ReduceSum", real, 1), graph.constant([1]))
-    ends = graph.add("Squeeze", graph.add("Shape", characters, start=1, end=2), graph.constant([0]))
-    places = graph.add("Range", graph.constant(np.int64(0)), ends, graph.constant(np.int64(1)))
-    return graph.add("Less", places, lengths)
+    return graph.add("Less", graph.numbers(graph.add("Shape", characters, start=1, end=2)), lengths)
 
 
 INPUTS = {
@@ -200,7 +190,7 @@ INPUTS = {
     "word_ids": "word_index",
     "rows": "rows",
 }
-"""What `TransformerEncoder.batch` calls the inputs, and what the graph calls them."""
+"""Names of inputs: those of `TransformerEncoder.batch`, and those of the graph."""
 _NAME = "encoder.parts.transformer"
 
 
@@ -208,10 +198,13 @@ def add_transformer(graph: Graph, network: Any, mask: str, weights: Weights) -> 
     """Features ``(B, T, H)`` of the pretrained part of a torch module; its inputs are added to the graph."""
     part = network.encoder.parts["transformer"]
     transformer = part.transformer
-    given = {name: graph.input(INPUTS[name], "int64", ["rows", "subwords"]) for name in _encoder_inputs(transformer)}
+    tokenizer = transformer.tokenizer
+    typed = any(tokenizer.prefix_types) or any(tokenizer.suffix_types)
+    names = ["ids", "attention", *(["types"] if typed else [])]
+    given = {name: graph.input(INPUTS[name], "int64", ["rows", "subwords"]) for name in names}
     words = graph.input(INPUTS["word_ids"], "int64", ["rows", "subwords"])
     rows = graph.input(INPUTS["rows"], "int64", ["rows"])
-    states = graph.embed(_exported(transformer, list(given)), "encoder/")
+    states = graph.embed(_exported(transformer, names), "encoder/")
     pooling, name = transformer.pooling, f"{_NAME}.transformer.pooling"
     if part.lstm is not None:
         real = graph.add("Greater", given["attention"], graph.constant(np.int64(0)))
@@ -225,12 +218,6 @@ def add_transformer(graph: Graph, network: Any, mask: str, weights: Weights) -> 
     else:
         features = pooler.pooled(_mixed(graph, states, weights, name), pooling.how)
     return pooler.with_absent(features, weights[f"{name}.absent"])
-
-
-def _encoder_inputs(transformer: Any) -> list[str]:
-    tokenizer = transformer.tokenizer
-    typed = any(tokenizer.prefix_types) or any(tokenizer.suffix_types)
-    return ["ids", "attention", *(["types"] if typed else [])]
 
 
 def _mixed(graph: Graph, layers: Sequence[str], weights: Weights, name: str) -> str:
@@ -251,9 +238,9 @@ class Pooler:
         length = graph.add("Shape", mask, start=1, end=2)
         self._none = graph.add("ReduceProd", self._shape, graph.constant([0]))
         self._ends = graph.add("Add", self._none, graph.constant([1]))
-        own = graph.add("Add", words, graph.at(graph.add("Mul", rows, length), 1))
+        targets = graph.add("Add", words, graph.at(graph.add("Mul", rows, length), 1))
         real = graph.add("GreaterOrEqual", words, graph.constant(np.int64(0)))
-        self._targets = graph.add("Reshape", graph.add("Where", real, own, self._none), graph.constant([-1]))
+        self._targets = graph.add("Reshape", graph.add("Where", real, targets, self._none), graph.constant([-1]))
         self._count = graph.add("Shape", self._targets)
         counts = self._scattered(self._filled(self._ends, np.int64(0)), self._filled(self._count, np.int64(1)), "add")
         self._counts = graph.at(counts, 1)  # (B * T + 1, 1)
@@ -263,14 +250,18 @@ class Pooler:
         graph = self._graph
         flat = graph.add("Reshape", states, graph.constant([-1, self._size]))
         if how in ("first", "last"):
-            return graph.add("Gather", flat, self._place(first=how == "first"), axis=0)
+            # The place of each word's first or last subword; 0 for a word without any.
+            last = graph.add("Sub", self._count, graph.constant([1]))
+            begun = self._filled(self._ends, np.int64(0)) if how == "last" else graph.add("Expand", last, self._ends)
+            places = self._scattered(begun, graph.numbers(self._count), "min" if how == "first" else "max")
+            return graph.add("Gather", flat, places, axis=0)
         where = graph.add("Expand", graph.at(self._targets, 1), graph.add("Shape", flat))
         room = graph.add("Concat", self._ends, graph.constant([self._size]), axis=0)
         if how == "max":
             lowest = self._filled(room, np.float32(-np.inf))
             return graph.add("ScatterElements", lowest, where, flat, axis=0, reduction="max")
         sums = graph.add("ScatterElements", self._filled(room, np.float32(0)), where, flat, axis=0, reduction="add")
-        several = graph.add("Cast", graph.add("Max", self._counts, graph.constant([1])), to=1)
+        several = graph.add("Cast", graph.add("Max", self._counts, graph.constant([1])), to=FLOAT)
         return graph.add("Div", sums, several)
 
     def with_absent(self, features: str, absent: Any) -> str:
@@ -278,17 +269,8 @@ class Pooler:
         graph = self._graph
         present = graph.add("Greater", self._counts, graph.constant(np.int64(0)))
         chosen = graph.add("Where", present, features, graph.constant(absent))
-        kept = graph.add("Slice", chosen, graph.constant([0]), self._none, graph.constant([0]))
-        return graph.add("Reshape", kept, graph.add("Concat", self._shape, graph.constant([self._size]), axis=0))
-
-    def _place(self, *, first: bool) -> str:
-        """The place of each word's first or last subword; 0 for a word without any."""
-        graph = self._graph
-        end = graph.add("Squeeze", self._count, graph.constant([0]))
-        places = graph.add("Range", graph.constant(np.int64(0)), end, graph.constant(np.int64(1)))
-        last = graph.add("Sub", self._count, graph.constant([1]))
-        begun = graph.add("Expand", last, self._ends) if first else self._filled(self._ends, np.int64(0))
-        return self._scattered(begun, places, "min" if first else "max")
+        words = graph.add("Slice", chosen, graph.constant([0]), self._none, graph.constant([0]))
+        return graph.add("Reshape", words, graph.add("Concat", self._shape, graph.constant([self._size]), axis=0))
 
     def _scattered(self, begun: str, updates: str, how: str) -> str:
         return self._graph.add("ScatterElements", begun, self._targets, updates, axis=0, reduction=how)
@@ -307,15 +289,19 @@ def _exported(transformer: Any, names: list[str]) -> Any:
             self.transformer = transformer
 
         def forward(self, *given: Any) -> list[Any]:
-            found: list[Any] = self.transformer.states(dict(zip(names, given, strict=True)))
-            return found
+            return self.transformer.states(dict(zip(names, given, strict=True)))  # type: ignore[no-any-return]
 
     device = transformer.pooling.absent.device
     # Different numbers of rows and subwords, neither of them 1, so that torch takes none for a constant.
     example = tuple(torch.ones(2, 3, dtype=torch.int64, device=device) for _ in names)
     sizes = {0: torch.export.Dim("rows"), 1: torch.export.Dim("subwords")}
-    with _undisturbed(transformer):
-        try:
+    training, log = transformer.training, logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    transformer.eval()
+    try:
+        with warnings.catch_warnings():  # torch speaks about its own work
+            warnings.simplefilter("ignore")
             program = torch.onnx.export(
                 States(),
                 example,
@@ -325,30 +311,15 @@ def _exported(transformer: Any, names: list[str]) -> Any:
                 input_names=[INPUTS[name] for name in names],
                 verbose=False,
             )
-        except ImportError as error:
-            raise ModelError(
-                f"exporting a transformer needs onnxscript: pip install 'trellis-crf[onnx]': {error}"
-            ) from error
-        except Exception as error:  # torch raises errors of many kinds
-            kind = type(transformer.model).__name__
-            raise ModelError(
-                f"torch {torch.__version__} cannot export {kind}: {type(error).__name__}: {error}"
-            ) from error
-    assert program is not None
-    return program.model_proto
-
-
-@contextmanager
-def _undisturbed(transformer: Any) -> Iterator[None]:
-    """Without dropout, and without what torch says about its own work."""
-    training, log = transformer.training, logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    transformer.eval()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+    except ImportError as error:
+        raise ModelError(
+            f"exporting a transformer needs onnxscript: pip install 'trellis-crf[onnx]': {error}"
+        ) from error
+    except Exception as error:  # torch raises errors of many kinds
+        kind = type(transformer.model).__name__
+        raise ModelError(f"torch {torch.__version__} cannot export {kind}: {type(error).__name__}: {error}") from error
     finally:
         transformer.train(training)
         log.setLevel(level)
+    assert program is not None
+    return program.model_proto

@@ -54,9 +54,8 @@ class Graph:
     def constant(self, array: AnyArray | np.generic | float | Sequence[int]) -> str:
         """An array; a float of Python is one of float32, a list of integers of int64."""
         plain = isinstance(array, float) and not isinstance(array, np.generic)
-        values = np.asarray(array, dtype=np.float32) if plain else np.asarray(array)
-        name = self._name("constant")
-        self.constants.append(onnx_module().numpy_helper.from_array(np.asarray(values, order="C"), name))
+        values, name = np.asarray(array, dtype=np.float32 if plain else None, order="C"), self._name("constant")
+        self.constants.append(onnx_module().numpy_helper.from_array(values, name))
         return name
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -76,6 +75,11 @@ class Graph:
     def at(self, value: str, axis: int) -> str:
         """The value with a new axis of length 1."""
         return self.add("Unsqueeze", value, self.constant([axis]))
+
+    def numbers(self, count: str) -> str:
+        """0 up to the only number of an array, without it."""
+        end = self.add("Squeeze", count, self.constant([0]))
+        return self.add("Range", self.constant(np.int64(0)), end, self.constant(np.int64(1)))
 
     def embed(self, model: Any, prefix: str) -> list[str]:
         """Add the nodes of another model, their names prefixed, its inputs as they are; returns its outputs."""

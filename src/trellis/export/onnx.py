@@ -126,17 +126,12 @@ def _description(tagger: Tagger[Any], graph: Graph) -> str:
         columns = {name: list(symbols.names) for name, symbols in vocabulary.columns.items()}
         content["vocabulary"] = {**names, "columns": columns, "lower": vocabulary.lower}
         if learned.plan is None:
-            # What makes windows of subwords: the file of the library tokenizers, and the ids around each window.
+            # To make windows of subwords: the file of the library tokenizers, and the ids around each window.
             transformer = learned.network.transformer
             tokenizer = transformer.tokenizer
             around = {name: getattr(tokenizer, name) for name in ("prefix", "suffix", "prefix_types", "suffix_types")}
             sizes = {"window": transformer.window, "overlap": transformer.overlap}
-            content["transformer"] = {
-                **json.loads(tokenizer.to_json()),
-                **around,
-                **sizes,
-                "space": tokenizer.space,
-            }
+            content["transformer"] = {**json.loads(tokenizer.to_json()), **around, **sizes, "space": tokenizer.space}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -149,9 +144,9 @@ def feeds(tagger: Tagger[Any], sentences: Iterable[Any]) -> Arrays:
         return {"emissions": pad(scores.emissions.astype(np.float32), scores.lengths), "mask": _mask(scores.lengths)}
     seen = tagger._prepared(inputs, ())
     encoded = learned.vocabulary.encode(seen)
-    found = {"mask": _mask(encoded.lengths)}
+    arrays: Arrays = {"mask": _mask(encoded.lengths)}
     if learned.plan is None:
-        found |= _windows(learned.network.transformer, seen)
+        arrays |= _windows(learned.network.transformer, seen)
     parts = plan_around(learned, tagger.settings_).parts
     tokens = encoded.token_ids(np.arange(len(seen)), parts)
     for name, part in parts.items():
@@ -163,8 +158,8 @@ def feeds(tagger: Tagger[Any], sentences: Iterable[Any]) -> Arrays:
             ids = {"characters": tokens.spelt.padded()[tokens.spelt_index]}
         else:
             ids = {input_name(name): part.ids(tokens)}
-        found |= {key: pad(rows, encoded.lengths) for key, rows in ids.items()}
-    return found
+        arrays |= {key: pad(rows, encoded.lengths) for key, rows in ids.items()}
+    return arrays
 
 
 def exported_network(tagger: Tagger[Any]) -> LearnedNetwork | None:
@@ -182,7 +177,7 @@ def _windows(transformer: Any, inputs: Sequence[Any]) -> Arrays:
     if len(arrays["rows"]):
         return arrays
     fills = {"input_ids": transformer.tokenizer.pad, "attention_mask": 1, "word_index": -1}
-    return {name: np.full((1, 1)[: given.ndim], fills.get(name, 0), dtype=np.int64) for name, given in arrays.items()}
+    return {name: np.full((1, 1)[: array.ndim], fills.get(name, 0), dtype=np.int64) for name, array in arrays.items()}
 
 
 def _mask(lengths: IntArray) -> AnyArray:
