@@ -226,11 +226,7 @@ class TestNoPath:
                 {"edges": [(2, 0, 0), (2, 1, 0)]},
                 "1 of length 2 has no valid path: no label can be reached at position 1",
             ),
-            (
-                {"start": np.full(2, -INF)},
-                {},
-                "0 of length 3 has no valid path: no label can be reached at position 0",
-            ),
+            ({"start": np.full(2, -INF)}, {}, "0 of length 3 has no valid path: no label can be reached at position 0"),
             (
                 {"end": np.full(2, -INF)},
                 {},

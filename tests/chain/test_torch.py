@@ -271,7 +271,7 @@ class TestDerivatives:
         emissions, transitions, start, end = tensors(case)
         transitions.requires_grad_()
         chain.ChainScores(emissions, case.lengths.tolist(), transitions, start, end, backend=backend).nll(
-            torch.from_numpy(tags),
+            torch.from_numpy(tags)
         ).sum().backward()
         assert transitions.grad is not None
         assert emissions.grad is None

@@ -147,13 +147,7 @@ class TestCheckpoints:
 
 SHAPES = pytest.mark.parametrize(
     ("lengths", "num_tags"),
-    [
-        ([5, 3, 1], 4),
-        ([1, 1], 3),
-        ([6], 2),
-        ([3, 5], 1),
-        ([2, 7, 7, 4, 1, 6], 9),
-    ],
+    [([5, 3, 1], 4), ([1, 1], 3), ([6], 2), ([3, 5], 1), ([2, 7, 7, 4, 1, 6], 9)],
     ids=["ragged", "one token each", "one sequence", "one tag", "larger"],
 )
 ORDERS = pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])

@@ -33,22 +33,18 @@ def to_dataset(sentences: Iterable[Sentence], *, tags: str = "ner_tags", names: 
     for number, row in enumerate(rows):
         if row.keys() != rows[0].keys():
             raise DataError(f"sentence {number}: expected the fields {', '.join(rows[0])}, found {', '.join(row)}")
-    features = _features(datasets, rows, tags, names)
+    # Types that do not depend on what the first rows happen to hold.
+    fields = rows[0] if rows else {"tokens": [], **({} if names is None else {tags: []})}
+    text, whole = datasets.Value("string"), datasets.Value("int64")
+    known = {"text": text, "offsets": datasets.Sequence(datasets.Sequence(whole, length=2))}
+    if names is not None:
+        known[tags] = datasets.Sequence(datasets.ClassLabel(names=list(names)))
+    features = datasets.Features({field: known.get(field, datasets.Sequence(text)) for field in fields})
     columns = {field: [row[field] for row in rows] for field in features}
     return datasets.Dataset.from_dict(columns, features=features)
 
 
 def label_names(sentences: Iterable[Sentence]) -> list[str]:
     """The tags that occur: O first, as most scripts expect, the others sorted by what follows their prefix."""
-    found = {tag for sentence in sentences for tag in sentence.tags or ()}
-    return sorted(found, key=lambda tag: (tag != "O", tag.partition("-")[2], tag))
-
-
-def _features(datasets: Any, rows: Sequence[dict[str, Any]], tags: str, names: Sequence[str] | None) -> Any:
-    """Types that do not depend on what the first rows happen to hold."""
-    fields = rows[0] if rows else {"tokens": [], **({} if names is None else {tags: []})}
-    text, whole = datasets.Value("string"), datasets.Value("int64")
-    known = {"text": text, "offsets": datasets.Sequence(datasets.Sequence(whole, length=2))}
-    if names is not None:
-        known[tags] = datasets.Sequence(datasets.ClassLabel(names=list(names)))
-    return datasets.Features({field: known.get(field, datasets.Sequence(text)) for field in fields})
+    occurring = {tag for sentence in sentences for tag in sentence.tags or ()}
+    return sorted(occurring, key=lambda tag: (tag != "O", tag.partition("-")[2], tag))

@@ -104,9 +104,19 @@ class TokenClassificationPipeline:
                 yield self._entities(one, how)
 
     def _entities(self, tagged: Tagged, how: str) -> list[Entity]:
-        found = _tokens(tagged) if how == "none" else _spans(tagged)
-        label = "entity" if how == "none" else "entity_group"
-        return [entity for entity in found if entity[label] not in self.ignore_labels]
+        """Dicts of one sentence; tokens are counted from 1: transformers counts a special token before them."""
+        if how == "none":
+            rows = zip(tagged.tags, tagged.probabilities, tagged.tokens, tagged.sentence.offsets or (), strict=True)
+            return [
+                {"entity": tag, "score": probability, "index": index, "word": word, "start": start, "end": end}
+                for index, (tag, probability, word, (start, end)) in enumerate(rows, 1)
+                if tag not in self.ignore_labels
+            ]
+        return [
+            {"entity_group": label, "score": probability, "word": text, "start": start, "end": end}
+            for start, end, label, text, probability in tagged.spans
+            if label not in self.ignore_labels
+        ]
 
 
 def pipeline(
@@ -123,18 +133,6 @@ def pipeline(
     return TokenClassificationPipeline(
         tagger, aggregation_strategy=aggregation_strategy, ignore_labels=ignore_labels, batch_size=batch_size
     )
-
-
-def _tokens(tagged: Tagged) -> Iterator[Entity]:
-    """One dict per token; they are counted from 1, since transformers counts a special token before them."""
-    rows = zip(tagged.tags, tagged.probabilities, tagged.tokens, tagged.sentence.offsets or (), strict=True)
-    for index, (tag, probability, word, (start, end)) in enumerate(rows, 1):
-        yield {"entity": tag, "score": probability, "index": index, "word": word, "start": start, "end": end}
-
-
-def _spans(tagged: Tagged) -> Iterator[Entity]:
-    for start, end, label, text, probability in tagged.spans:
-        yield {"entity_group": label, "score": probability, "word": text, "start": start, "end": end}
 
 
 def _checked(value: str, known: tuple[str, ...], name: str) -> str:
@@ -196,13 +194,13 @@ def from_pretrained(
         )
     hub = needed("huggingface_hub", "hub", f"the model {name!r} of the Hub")
     try:
-        found = hub.snapshot_download(name, revision=revision, token=token, local_files_only=local_files_only)
+        folder = hub.snapshot_download(name, revision=revision, token=token, local_files_only=local_files_only)
     except Exception as error:  # the library below raises errors of many kinds, those of the network among them
         raise StoreError(
             f"the model {name!r} is neither a file or folder here nor could it be fetched from the Hub: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return load(found)
+    return load(folder)
 
 
 def push_to_hub(
@@ -236,36 +234,25 @@ def _model_card(
     tagger: Tagger[Any], name: str, *, license: str | None, language: str | None, record: Mapping[str, Any]
 ) -> str:
     """README.md with its front matter; figures are those of the training record."""
-    front = "\n".join(_front_matter(tagger, license, language))
+    # Lines of YAML; strings are quoted as in JSON, which is YAML too.
+    stated = {"license": license, "language": language}
+    front = [f"{key}: {json.dumps(value)}" for key, value in stated.items() if value is not None]
+    front += ["library_name: trellis", "pipeline_tag: token-classification"]
+    front.append(f"tags: {json.dumps(['trellis', 'sequence-labelling', tagger.kind])}")
+    tags = tagger.tagset_
+    scheme = "" if tags.scheme is Scheme.PLAIN else f", in the scheme {tags.scheme.value}"
+    spelled = ", ".join(f"`{label}`" for label in tags.labels)
     kind = record.get("model") or type(tagger).__name__
     about = f"A sequence labeller of the family `{kind}`, made with Trellis {__version__} (`pip install trellis-crf`)."
     parts = [
-        f"---\n{front}\n---\n",
+        "\n".join(["---", *front, "---\n"]),
         f"# {name}\n",
         f"{about}\n",
-        _labels(tagger),
+        f"## Labels\n\n{number_of(len(tags), 'label')}{scheme}: {spelled}\n",
         _figures(record),
         _USE.format(name=name),
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _front_matter(tagger: Tagger[Any], license: str | None, language: str | None) -> Iterator[str]:
-    """Lines of YAML; strings are quoted as in JSON, which is YAML too."""
-    if license is not None:
-        yield f"license: {json.dumps(license)}"
-    if language is not None:
-        yield f"language: {json.dumps(language)}"
-    yield "library_name: trellis"
-    yield "pipeline_tag: token-classification"
-    yield f"tags: {json.dumps(['trellis', 'sequence-labelling', tagger.kind])}"
-
-
-def _labels(tagger: Tagger[Any]) -> str:
-    tags = tagger.tagset_
-    scheme = "" if tags.scheme is Scheme.PLAIN else f", in the scheme {tags.scheme.value}"
-    spelled = ", ".join(f"`{label}`" for label in tags.labels)
-    return f"## Labels\n\n{number_of(len(tags), 'label')}{scheme}: {spelled}\n"
 
 
 def _figures(record: Mapping[str, Any]) -> str:
@@ -273,13 +260,10 @@ def _figures(record: Mapping[str, Any]) -> str:
     figures, data = record.get("figures") or {}, record.get("data") or {}
     if not figures:
         return ""
-    names = tuple(dict.fromkeys(name for found in figures.values() for name in found))
-    rows = [
-        (_file(data.get(role)) or role, *(f"{found[name]:.4f}" if name in found else "" for name in names))
-        for role, found in figures.items()
-    ]
+    names = tuple(dict.fromkeys(name for values in figures.values() for name in values))
+    rows = []
+    for role, values in figures.items():
+        entry = data.get(role)
+        file = (PurePath(entry["path"]).name if entry else "") or role
+        rows.append((file, *(f"{values[name]:.4f}" if name in values else "" for name in names)))
     return f"## Figures\n\n{Grid('Figures', ('data', *names), tuple(rows)).to_markdown()}\n"
-
-
-def _file(entry: Mapping[str, Any] | None) -> str:
-    return PurePath(entry["path"]).name if entry else ""

@@ -59,9 +59,16 @@ class CategoricalHMM(Estimator):
         self._init(X, lengths)
         weights = self._check().flat()
         fixed = frozenset(part for code, part in _CODES.items() if code not in self.params)
-        objective = HMMObjective(
-            symbols, sizes, self.n_components, self._features(), pseudo=self._pseudo(), fixed=fixed
+        n, V = self.n_components, self._features()
+        shapes = ((n,), (n, n), (n, V))
+        # The priors as pseudo-counts: Dirichlet parameters less one.
+        priors = (self.startprob_prior, self.transmat_prior, self.emissionprob_prior)
+        start, transitions, emissions = (
+            np.broadcast_to(np.asarray(prior, dtype=np.float64) - 1, shape)
+            for prior, shape in zip(priors, shapes, strict=True)
         )
+        pseudo = Probabilities(start, transitions, emissions.T)
+        objective = HMMObjective(symbols, sizes, n, V, pseudo=pseudo, fixed=fixed)
         self.monitor_._reset()
         for _ in range(self.n_iter):
             log_prob, counts = objective.expected_counts(Probabilities.from_flat(weights, self.n_components))
@@ -82,8 +89,8 @@ class CategoricalHMM(Estimator):
 
     def score_samples(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> tuple[float, FloatArray]:
         """Log-likelihood and the posterior probability (n_samples, n_components) of each state."""
-        found = self._scores(X, lengths).marginals()
-        return float(found.log_partition.sum()), found.tokens
+        marginals = self._scores(X, lengths).marginals()
+        return float(marginals.log_partition.sum()), marginals.tokens
 
     def predict_proba(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> FloatArray:
         """Posterior probability of each state."""
@@ -196,15 +203,6 @@ class CategoricalHMM(Estimator):
     def _features(self) -> int:
         assert self.n_features is not None
         return self.n_features
-
-    def _pseudo(self) -> Probabilities:
-        """The priors as pseudo-counts: Dirichlet parameters less one."""
-        n, V = self.n_components, self._features()
-        return Probabilities(
-            np.broadcast_to(np.asarray(self.startprob_prior, dtype=np.float64) - 1, (n,)),
-            np.broadcast_to(np.asarray(self.transmat_prior, dtype=np.float64) - 1, (n, n)),
-            np.broadcast_to(np.asarray(self.emissionprob_prior, dtype=np.float64) - 1, (n, V)).T,
-        )
 
 
 def _random(state: RandomState) -> np.random.RandomState:

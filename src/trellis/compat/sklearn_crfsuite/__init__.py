@@ -57,7 +57,7 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is in a model, by name."""
+    """Attributes and weights of a model, by name."""
 
     attributes: dict[str, int]
     state_features: dict[tuple[str, str], float]
@@ -175,12 +175,9 @@ class CRF(Estimator):
         """Train a model; held-out data, if given, is scored at the end and has no influence, as in CRFsuite."""
         if (X_dev is None) != (y_dev is None):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
-        log = TrainingLog()
-        data = Labelled.of(X, y)
-        seen = data.distinct()
+        log, data = TrainingLog(), Labelled.of(X, y)
         model = models.CRF(**self._settings()).fit(data.inputs, data.labels, progress=self._progress(log))
-        self._tagger = Tagger(model, seen)
-        self.training_log_ = log
+        self._tagger, self.training_log_ = Tagger(model, data.distinct()), log
         if X_dev is not None and log.last_iteration is not None:
             log.last_iteration["scores"] = {"item_accuracy": self.score(X_dev, y_dev)}
         if self.model_filename is not None:
@@ -200,7 +197,7 @@ class CRF(Estimator):
         return np.array(self._require().marginals(X), dtype=object)
 
     def predict_marginals_single(self, xseq: Any) -> list[dict[str, float]]:
-        """The same for one sequence."""
+        """For one sequence a list of dicts: the probability of each label at each item."""
         return self._require().marginals([xseq])[0]
 
     def score(self, X: Any, y: Any) -> float:
@@ -259,7 +256,7 @@ class CRF(Estimator):
         return self.tagger_
 
     def _settings(self) -> dict[str, Any]:
-        """The same settings by the names of Trellis; what is None keeps its default."""
+        """The settings of Trellis; those that are None keep their defaults."""
         if not isinstance(self.algorithm, str | None) or self.algorithm not in _ALGORITHMS:
             known = ", ".join(str(name) for name in _ALGORITHMS if name)
             raise ModelError(f"algorithm {self.algorithm!r} is not available here: choose one of {known}")
@@ -290,10 +287,10 @@ def _plain(name: str, value: Any) -> Any:
     if name in _FLAGS:
         return bool(value)
     try:
-        found = int(value) if name in _INTEGERS else float(value)
+        number = int(value) if name in _INTEGERS else float(value)
     except (TypeError, ValueError, OverflowError):
         kind = "an integer" if name in _INTEGERS else "a number"
         raise ModelError(f"{name} must be {kind}, got {shown(value)}") from None
-    if name in _NAMES and not 0 < found < math.inf:
+    if name in _NAMES and not 0 < number < math.inf:
         raise ModelError(f"{name} must be a finite number > 0, got {shown(value)}")
-    return found
+    return number

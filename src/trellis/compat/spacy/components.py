@@ -94,15 +94,14 @@ def bounds_of(docs: Sequence[Any]) -> IntArray:
 
 
 def _with_columns(pieces: list[list[str]], table: AnyArray, cuts: Sequence[int], strings: Strings) -> list[Any]:
-    """What spaCy knows of every token of a sentence as its columns."""
+    """Words of sentences, with columns for attributes that spaCy knows of every token."""
     if not table.any():
         return pieces
     names = [name.lower() for name in _COLUMNS]
     sentences = []
     for words, (begin, end) in zip(pieces, pairwise(cuts), strict=True):
-        own = table[begin:end]
-        known = dict(zip(names, own.T.tolist(), strict=True))
-        columns = {name: [strings[number] for number in numbers] for name, numbers in known.items() if all(numbers)}
+        known = zip(names, table[begin:end].T.tolist(), strict=True)
+        columns = {name: [strings[number] for number in numbers] for name, numbers in known if all(numbers)}
         sentences.append(Sentence(words, columns=columns) if columns else words)
     return sentences
 
@@ -130,7 +129,7 @@ class Spans:
 
     @classmethod
     def of_tokens(cls, batch: Batch, answers: Answers) -> Self:
-        """What was found in the sentences of the batch."""
+        """Spans of the answers about the sentences of a batch."""
         table = answers.spans
         begin = answers.token_offsets[table.sequence]  # of the sentence
         first, last = batch.places[begin + table.begin], batch.places[begin + table.end - 1]
@@ -138,7 +137,7 @@ class Spans:
 
     @classmethod
     def of_texts(cls, docs: Sequence[Any], bounds: IntArray, tagger: Tagger[Any]) -> Self:
-        """What a tagger of characters finds; a span reaches to the borders of the tokens around it."""
+        """Spans from a tagger of characters; each reaches to the borders of the tokens around it."""
         rows, probabilities, kinds, end = list[tuple[int, int, int]](), list[float](), dict[str, int](), 0
         for doc, shift, begin, tagged in tagged_texts(docs, bounds, tagger):
             for one in tagged.spans:
@@ -152,7 +151,7 @@ class Spans:
 
 
 def tagged_texts(docs: Sequence[Any], bounds: IntArray, tagger: Tagger[Any]) -> Iterator[tuple[Any, int, int, Tagged]]:
-    """Sentences as texts: the document of each, its place among the tokens of all, where it begins, what was found."""
+    """The document of each sentence, its first token among those of all, where the text begins, and the answer."""
     texts = [
         (doc, shift, *piece) for doc, shift in zip(docs, bounds[:-1].tolist(), strict=True) for piece in _texts(doc)
     ]
@@ -165,9 +164,9 @@ def _texts(doc: Any) -> Iterator[tuple[int, str]]:
     """The sentences of a document: where each begins, and its text without the white space around it."""
     for span in sentences_of(doc):
         text = span.text
-        if own := text.strip():
+        if stripped := text.strip():
             begin = span[0].idx + len(text) - len(text.lstrip())
-            yield begin, own
+            yield begin, stripped
 
 
 def add_extensions() -> None:
@@ -243,7 +242,7 @@ class StoredTagger:
 
 
 class _Component(StoredTagger, ABC):
-    """What the components share: documents are taken in batches, and their sentences tagged together.
+    """Takes documents in batches and tags their sentences together.
 
     ``spacy train`` trains a component in `initialize`, by the trainer of the family. spaCy's loop over batches has
     nothing left to do: there is no `update`, so that it passes the component over.
@@ -290,15 +289,15 @@ class _Component(StoredTagger, ABC):
 
     def _labelled(self, docs: Iterable[Any]) -> Iterator[Sentence]:
         """The sentences of documents that have what is to be learned; those that lack it are counted."""
-        found, missing = 0, 0
+        annotated, missing = 0, 0
         for span in (span for doc in docs for span in sentences_of(doc) if span.text.strip()):
             sentence = self._tagged_sentence(span)
             if sentence is None or sentence.tags is None:
                 missing += 1
             else:
-                found += 1
+                annotated += 1
                 yield sentence
-        if not found:
+        if not annotated:
             raise DataError(
                 f"{self.name}: there is nothing to learn from: {number_of(missing, 'sentence')}, none annotated"
             )
@@ -334,8 +333,7 @@ class EntityComponent(_Component):
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """Precision, recall and F1 of entities."""
-        found: dict[str, Any] = _spacy().scorer.get_ner_prf(examples)
-        return found
+        return _spacy().scorer.get_ner_prf(examples)  # type: ignore[no-any-return]
 
     def _check(self, tagger: Tagger[Any]) -> None:
         if segments(tagger.tagset_):
@@ -356,26 +354,21 @@ class EntityComponent(_Component):
         attributes = [library.attrs.IDS[name] for name in ("ENT_IOB", "ENT_TYPE", "ENT_KB_ID")]
         group, key = library.tokens.SpanGroup, self.spans_key
         numbers = np.array([self._number(kind) for kind in spans.kinds], dtype=np.uint64)
-        tokens = _entities_by_token(int(bounds[-1]), spans, numbers)
+        # For each token the place in an entity, its label and its (unknown) id in a knowledge base.
+        tokens = np.zeros((int(bounds[-1]), 3), dtype=np.uint64)
+        tokens[:, 0] = _OUTSIDE
+        lengths = spans.stop - spans.first
+        inside = ranges(spans.first, lengths)
+        tokens[inside, 0] = _INSIDE
+        tokens[spans.first, 0] = _BEGIN
+        tokens[inside, 1] = np.repeat(numbers[spans.kind], lengths)
         owned = np.searchsorted(spans.first, bounds).tolist()
         for doc, (begin, end), (low, high) in zip(docs, pairwise(bounds.tolist()), pairwise(owned), strict=True):
             if end > begin:
                 doc.from_array(attributes, tokens[begin:end])
-            found = spans.objects(doc, begin, low, high) if low < high else ()
+            objects = spans.objects(doc, begin, low, high) if low < high else ()
             scores = spans.probability[low:high].copy() if low < high else _NOTHING
-            doc.spans[key] = group(doc, name=key, spans=found, attrs={"scores": scores})
-
-
-def _entities_by_token(count: int, spans: Spans, numbers: AnyArray) -> AnyArray:
-    """For each token the place in an entity, its label and its (unknown) id in a knowledge base."""
-    tokens = np.zeros((count, 3), dtype=np.uint64)
-    tokens[:, 0] = _OUTSIDE
-    lengths = spans.stop - spans.first
-    inside = ranges(spans.first, lengths)
-    tokens[inside, 0] = _INSIDE
-    tokens[spans.first, 0] = _BEGIN
-    tokens[inside, 1] = np.repeat(numbers[spans.kind], lengths)
-    return tokens
+            doc.spans[key] = group(doc, name=key, spans=objects, attrs={"scores": scores})
 
 
 class TagComponent(_Component):
@@ -390,8 +383,7 @@ class TagComponent(_Component):
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """The share of tokens with the right tag."""
         scorer = _spacy().scorer.Scorer
-        found: dict[str, Any] = scorer.score_token_attr(examples, self._attribute(), **settings)
-        return found
+        return scorer.score_token_attr(examples, self._attribute(), **settings)  # type: ignore[no-any-return]
 
     def _tagged_sentence(self, span: Any) -> Sentence | None:
         if self.attribute is None:
@@ -428,9 +420,7 @@ class WordComponent(_Component):
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """Precision, recall and F1 of words."""
-        scorer = _spacy().scorer.Scorer
-        found: dict[str, Any] = scorer.score_tokenization(examples, **settings)
-        return found
+        return _spacy().scorer.Scorer.score_tokenization(examples, **settings)  # type: ignore[no-any-return]
 
     def _tagged_sentence(self, span: Any) -> Sentence | None:
         return sentence_from_words([token.text for token in span if not token.text.isspace()])
