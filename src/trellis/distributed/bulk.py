@@ -9,17 +9,17 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from trellis import _native
-from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.arrays import AnyArray, IntArray
 from trellis.chain import set_num_threads
 from trellis.corpus import sentence_of_row
 from trellis.corpus.rows import arrow
@@ -34,6 +34,7 @@ from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
 from trellis.untrusted import is_unicode
 
+T = TypeVar("T")
 Item = str | Sentence
 OnBadRow = Literal["raise", "mark"]
 OUTPUTS = ("tags", "spans", "probabilities")
@@ -138,7 +139,12 @@ class BulkTagger:
 
         refused = {row: str(item) for row, item in enumerate(items) if isinstance(item, TrellisError)}
         blocks = []
-        for rows in self._blocks(items):
+
+        def size(row: int) -> int:
+            item: Any = items[row]
+            return len(item) // 5 if isinstance(item, str) else len(item)  # about one token per five characters
+
+        for rows in in_blocks((row for row in range(len(items)) if row not in refused), size, self.batch_tokens):
             try:
                 blocks.append(answer(rows))
                 continue
@@ -152,21 +158,6 @@ class BulkTagger:
             if good:
                 blocks.append(answer(good))
         return RowAnswers(len(items), blocks, refused, self.scored)
-
-    def _blocks(self, items: Sequence[Item | TrellisError]) -> Iterator[list[int]]:
-        """The numbers of rows, in blocks of about `batch_tokens`; a text has about one token per five characters."""
-        block: list[int] = []
-        size = 0
-        for row, item in enumerate(items):
-            if isinstance(item, TrellisError):
-                continue
-            block.append(row)
-            size += len(item) // 5 if isinstance(item, str) else len(item)
-            if size >= self.batch_tokens:
-                yield block
-                block, size = [], 0
-        if block:
-            yield block
 
     def schema(self, given: Any, option: str = _PYTHON_OPTION) -> Any:
         """The Arrow schema of the tables that it gives for tables of a schema; `option` is how errors call settings."""
@@ -203,14 +194,26 @@ class BulkTagger:
             expected = repr(name) if self.text or self.tokens else "'text' or 'tokens'"
             called = " or ".join(map(option.format, ("text", "tokens")))
             raise DataError(f"expected a column {expected}, found {', '.join(names) or 'none'}; name it with {called}")
-        added = column_names(self.wanted, with_tokens=is_text)
-        if self.on_error == "mark":
-            added.append(_ERROR)
-        taken = next((self.prefix + new for new in added if self.prefix + new in names), None)
-        if taken is not None:
+        added = column_names(self.wanted, with_tokens=is_text) + ([_ERROR] if self.on_error == "mark" else [])
+        clash = next((self.prefix + new for new in added if self.prefix + new in names), None)
+        if clash is not None:
             called = option.format("prefix")
-            raise NameTaken(f"the table has a column {taken!r} already: give {called} for the names of new columns")
+            raise NameTaken(f"the table has a column {clash!r} already: give {called} for the names of new columns")
         return name, is_text
+
+
+def in_blocks(items: Iterable[T], size: Callable[[T], int], most: int, count: int | None = None) -> Iterator[list[T]]:
+    """The items in lists that end when their sizes add up to `most`, or when they have `count` items."""
+    block: list[T] = []
+    total = 0
+    for item in items:
+        block.append(item)
+        total += size(item)
+        if total >= most or len(block) == count:
+            yield block
+            block, total = [], 0
+    if block:
+        yield block
 
 
 def file_digest(path: str | Path) -> str:
@@ -230,11 +233,11 @@ def _opened(path: str, expected: str) -> Tagger[Any]:
     """The model, opened when this process first asks for it; a file with another SHA-256 than expected is refused."""
     with _opening:
         if (path, expected) not in _models:
-            found = file_digest(model_file(path))
-            if found != expected:
+            digest = file_digest(model_file(path))
+            if digest != expected:
                 raise ModelError(
                     f"{path} is not the model that this run began with: expected the SHA-256 {expected[:16]}..., found "
-                    f"{found[:16]}...; was it replaced, or is it another file on this machine?"
+                    f"{digest[:16]}...; was it replaced, or is it another file on this machine?"
                 )
             _models[path, expected] = load(path)
             while len(_models) > _MOST_MODELS:
@@ -247,17 +250,14 @@ def _opened(path: str, expected: str) -> Tagger[Any]:
 class AnswerBlock:
     """The answers for R consecutive rows: N tokens and S spans, flat, with the number of them in each row."""
 
-    labels: tuple[str, ...]
+    answers: Answers
+    """Of the rows, or of the sentences that these were split into."""
     tokens: list[str]  # [N]
     lengths: IntArray  # [R]
-    ids: IntArray  # [N]
-    probabilities: FloatArray  # [N], or empty
     span_counts: IntArray  # [R]
     starts: list[int]  # [S], in characters of the row's text
     ends: list[int]  # [S]
-    span_labels: list[str]  # [S]
     span_texts: list[str]  # [S]
-    span_probabilities: FloatArray  # [S], or empty
 
     @classmethod
     def of(
@@ -275,65 +275,55 @@ class AnswerBlock:
         def per_row(offsets: IntArray) -> IntArray:
             return np.bincount(rows, weights=np.diff(offsets), minlength=len(items)).astype(np.int64)
 
-        return cls(
-            answers.labels,
-            list(chain.from_iterable(tokens_of(item) for item in inputs)),
-            per_row(answers.token_offsets),
-            answers.ids,
-            answers.probabilities,
-            per_row(answers.span_offsets if spans else np.zeros_like(answers.span_offsets)),
-            *(_spans(answers, [start for _, start, _ in parts]) if spans else ([], [], [], [])),
-            answers.span_probabilities if spans else np.empty(0),
-        )
+        span_counts = per_row(answers.span_offsets) if spans else np.zeros(len(items), np.int64)
+        tokens = list(chain.from_iterable(tokens_of(item) for item in inputs))
+        block = cls(answers, tokens, per_row(answers.token_offsets), span_counts, [], [], [])
+        begin, end = answers.spans.begin.tolist(), answers.spans.end.tolist()
+        # Offsets of tokens are computed only where there are spans.
+        for part in np.flatnonzero(np.diff(answers.span_offsets)).tolist() if spans else ():
+            sentence, start = answers.sentence(part), parts[part][1]
+            text, offsets = sentence.text or "", sentence.offsets or ()
+            span_rows = answers.spans_of(part)
+            for row in range(span_rows.start, span_rows.stop):
+                first, last = offsets[begin[row]][0], offsets[end[row] - 1][1]
+                block.starts.append(start + first)
+                block.ends.append(start + last)
+                block.span_texts.append(text[first:last])
+        return block
 
     def lists(self, name: str, *, scored: bool) -> list[list[Any]]:
         """A column as Python has it: the tokens, tags, probabilities or spans of each row."""
+        answers = self.answers
         flat: list[Any]
         if name == "tokens":
             flat = self.tokens
         elif name == "tags":
-            flat = [self.labels[i] for i in self.ids.tolist()]
+            flat = [answers.labels[i] for i in answers.ids.tolist()]
         elif name == "probabilities":
-            flat = self.probabilities.tolist()
+            flat = answers.probabilities.tolist()
         else:
-            columns = {"start": self.starts, "end": self.ends, "label": self.span_labels, "text": self.span_texts}
+            labels = [answers.spans.kinds[kind] for kind in answers.spans.kind.tolist()]
+            columns = {"start": self.starts, "end": self.ends, "label": labels, "text": self.span_texts}
             if scored:
-                columns["probability"] = self.span_probabilities.tolist()
+                columns["probability"] = answers.span_probabilities.tolist()
             flat = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         offsets = offsets_of(self.span_counts if name == "spans" else self.lengths)
         return [flat[start:end] for start, end in pairwise(offsets.tolist())]
 
     def array(self, name: str, kind: Any, *, scored: bool) -> Any:
         """The same column as an Arrow array of this type."""
+        answers = self.answers
         if name == "spans":
             fields = [numbers(np.array(offsets, np.int32)) for offsets in (self.starts, self.ends)]
-            fields += [strings(self.span_labels), strings(self.span_texts)]
-            fields += [numbers(self.span_probabilities)] if scored else []
+            fields += [chosen(answers.spans.kinds, answers.spans.kind), strings(self.span_texts)]
+            fields += [numbers(answers.span_probabilities)] if scored else []
             values = arrow().StructArray.from_arrays(fields, fields=list(kind.value_type))
             return lists(values, self.span_counts, kind)
         if name == "tags":
-            values = chosen(self.labels, self.ids)
+            values = chosen(answers.labels, answers.ids)
         else:
-            values = strings(self.tokens) if name == "tokens" else numbers(self.probabilities)
+            values = strings(self.tokens) if name == "tokens" else numbers(answers.probabilities)
         return lists(values, self.lengths, kind)
-
-
-def _spans(answers: Answers, shifts: list[int]) -> tuple[list[int], list[int], list[str], list[str]]:
-    """Start, end, label and text of all spans; offsets of tokens are found only where there are spans."""
-    starts: list[int] = []
-    ends: list[int] = []
-    texts: list[str] = []
-    begin, end = answers.spans.begin.tolist(), answers.spans.end.tolist()
-    for part in np.flatnonzero(np.diff(answers.span_offsets)).tolist():
-        sentence, shift, rows = answers.sentence(part), shifts[part], answers.spans_of(part)
-        text, offsets = sentence.text or "", sentence.offsets or ()
-        for row in range(rows.start, rows.stop):
-            first, last = offsets[begin[row]][0], offsets[end[row] - 1][1]
-            starts.append(first + shift)
-            ends.append(last + shift)
-            texts.append(text[first:last])
-    kinds = answers.spans.kinds
-    return starts, ends, [kinds[kind] for kind in answers.spans.kind.tolist()], texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,8 +479,8 @@ def _check_type(schema: Any, name: str, *, is_text: bool) -> None:
     is_list = "list" in str(kind)
     if is_list and not is_text:
         kind = plain(getattr(kind, "value_type", kind))
-    tests = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_null), types.is_null
-    if not any(test(kind) for test in tests) or not (is_text or is_list or types.is_null(kind)):
+    holds = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_null), types.is_null
+    if not any(is_kind(kind) for is_kind in holds) or not (is_text or is_list or types.is_null(kind)):
         expected = "strings" if is_text else "lists of strings"
         raise DataError(f"expected {expected} in the column {name!r}, found {schema.field(name).type}")
 

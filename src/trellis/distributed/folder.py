@@ -20,12 +20,12 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import numpy as np
 
@@ -48,11 +48,11 @@ from trellis.distributed.bulk import (
     Item,
     NameTaken,
     RowAnswers,
-    arrow_type,
     checked_sentence,
     checked_text,
     column_names,
     file_digest,
+    in_blocks,
     numbers,
     strings,
 )
@@ -159,13 +159,13 @@ def tag_folder(
         raise DataError(f"shards are written as {' or '.join(OUTPUT_FORMATS)}, not as {to!r}")
     check_engine(engine, workers)
     shards = find_shards(inputs)
-    form = _common_format(shards, format)
+    form = _format_of(shards, format)
     if PARQUET in (to, form):
         parquet()  # what is missing is said before any work
-    for given in inputs:
-        one, other = Path(given).resolve(), Path(out).resolve()
-        if one == other or one in other.parents or other in one.parents:
-            raise ConfigError(f"the output {out} and the input {given} lie within each other: choose another folder")
+    for path in inputs:
+        source, target = Path(path).resolve(), Path(out).resolve()
+        if source == target or source in target.parents or target in source.parents:
+            raise ConfigError(f"the output {out} and the input {path} lie within each other: choose another folder")
     tagger = BulkTagger(
         os.path.abspath(model), text=text, tokens=tokens, outputs=outputs, sentences=sentences, prefix=prefix
     )
@@ -204,31 +204,31 @@ def _output_folder(out: Path, settings: dict[str, Any], resume: bool) -> Iterato
         (out / META).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error.strerror or error}") from None
+
+    def remove_partial() -> None:
+        for folder, _, _ in os.walk(out):
+            files.remove_partial(folder)
+
     with locked(out / META, "is tagging into it"):
         if is_resumed:
-            _remove_partial(out)
+            remove_partial()
         files.write_json(out / META / "job.json", settings)
         try:
             yield is_resumed
         except BaseException:
-            _remove_partial(out)  # of workers that were ended
+            remove_partial()  # of workers that were ended
             raise
-
-
-def _remove_partial(out: Path) -> None:
-    for folder, _, _ in os.walk(out):
-        files.remove_partial(folder)
 
 
 def _check_folder(out: Path, settings: dict[str, Any], resume: bool) -> bool:
     """Whether there is a run to go on with; anything else in the folder is refused, as is another run."""
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file: expected a folder for the tagged shards")
-    before = read_json(out / META / "job.json")
-    if before is None:
-        found = sorted(name for name in os.listdir(out) if name != META) if out.is_dir() else []
-        if found:
-            some = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+    earlier = read_json(out / META / "job.json")
+    if earlier is None:
+        names = sorted(name for name in os.listdir(out) if name != META) if out.is_dir() else []
+        if names:
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             raise DataError(f"{out} holds other things ({some}): choose a folder that is empty or does not exist")
         return False
     has_output = any(
@@ -237,23 +237,21 @@ def _check_folder(out: Path, settings: dict[str, Any], resume: bool) -> bool:
         if META not in Path(folder).relative_to(out).parts[:1]
         for name in names
     )
-    if not has_output:
-        return True
-    if not resume:
+    if has_output and not resume:
         raise DataError(f"{out} holds tagged shards already: go on with --resume, or choose another folder")
-    old = before if isinstance(before, dict) else {}
-    changed = [name for name in settings if old.get(name) != settings[name]]
-    if "model" in changed:
-        raise ModelError(
-            f"{out} was begun with another model (SHA-256 {str(old.get('model'))[:16]}..., now "
-            f"{settings['model'][:16]}...): --resume would mix the answers of two models; choose another folder"
-        )
-    if changed:
-        was, now = f"{changed[0]} = {old.get(changed[0])!r}", f"{settings[changed[0]]!r}"
-        raise ConfigError(
-            f"{out} was begun with {was}, now {now}: --resume goes on with the same settings only; "
-            "choose another folder for others"
-        )
+    if has_output:
+        old = earlier if isinstance(earlier, dict) else {}
+        changed = [name for name in settings if old.get(name) != settings[name]]
+        if "model" in changed:
+            raise ModelError(
+                f"{out} was begun with another model (SHA-256 {str(old.get('model'))[:16]}..., now "
+                f"{settings['model'][:16]}...): --resume would mix the answers of two models; choose another folder"
+            )
+        for name in changed:
+            raise ConfigError(
+                f"{out} was begun with {name} = {old.get(name)!r}, now {settings[name]!r}: --resume goes on with the "
+                "same settings only; choose another folder for others"
+            )
     return True
 
 
@@ -277,34 +275,30 @@ def find_shards(inputs: Sequence[str | os.PathLike[str]]) -> list[Shard]:
     return shards
 
 
-def _common_format(shards: list[Shard], asked: str | None) -> str:
+def _format_of(shards: list[Shard], asked: str | None) -> str:
     """The format of all shards: the one that is asked for, or what their names say, which must be the same for all."""
     if asked is not None:
         if asked not in SHARD_FORMATS:
             raise ConfigError(f"unknown format {asked!r} of shards, expected one of {', '.join(SHARD_FORMATS)}")
         return asked
-    first = _format_of(shards[0])
-    other = next((shard for shard in shards if _format_of(shard) != first), None)
-    if other is not None:
-        raise DataError(
-            f"the folder mixes formats: {shards[0].path} is {first}, {other.path} is {_format_of(other)}; tag them in "
-            "runs of their own, or give the format of all with --from (in Python format=)"
-        )
+    first = ""
+    for shard in shards:
+        try:
+            form = _SUFFIXES.get(split_suffixes(shard.path)[0]) or format_of_path(shard.path).name
+        except DataError:
+            raise DataError(
+                f"{shard.path}: its name tells no format; give --from (in Python format=) with one of "
+                f"{', '.join(SHARD_FORMATS)}, or move it elsewhere if it is no data"
+            ) from None
+        if form not in SHARD_FORMATS:
+            raise DataError(f"{shard.path}: shards cannot be {form}, only {', '.join(SHARD_FORMATS)}")
+        first = first or form
+        if form != first:
+            raise DataError(
+                f"the folder mixes formats: {shards[0].path} is {first}, {shard.path} is {form}; tag them in runs of "
+                "their own, or give the format of all with --from (in Python format=)"
+            )
     return first
-
-
-def _format_of(shard: Shard) -> str:
-    found = _SUFFIXES.get(split_suffixes(shard.path)[0])
-    try:
-        found = found or format_of_path(shard.path).name
-    except DataError:
-        raise DataError(
-            f"{shard.path}: its name tells no format; give --from (in Python format=) with one of "
-            f"{', '.join(SHARD_FORMATS)}, or move it elsewhere if it is no data"
-        ) from None
-    if found not in SHARD_FORMATS:
-        raise DataError(f"{shard.path}: shards cannot be {found}, only {', '.join(SHARD_FORMATS)}")
-    return found
 
 
 class ShardRun:
@@ -313,14 +307,13 @@ class ShardRun:
     def __init__(
         self, job: ShardJob, shards: list[Shard], is_resumed: bool, progress: Callable[[FolderProgress], None]
     ) -> None:
-        self._job, self._shards, self._progress = job, shards, progress
-        marks = {shard.name: self._mark(shard) for shard in shards} if is_resumed else {}
-        self.left = [shard for shard in shards if marks.get(shard.name) is None]
-        self._marks = {name: mark for name, mark in marks.items() if mark is not None}
-        self._before = len(self._marks)
-        self._failed: dict[str, str] = {}
-        self._rows = self._tokens = self._done_tokens = self._bytes = 0
-        self._size = sum(shard.size for shard in self.left)
+        self._job, self._show = job, progress
+        marks = ((shard.name, self._mark(shard)) for shard in shards if is_resumed)
+        self._marks = {name: mark for name, mark in marks if mark is not None}
+        self.left = [shard for shard in shards if shard.name not in self._marks]
+        self._report = FolderReport(len(shards), len(self._marks))
+        size = sum(shard.size for shard in self.left)
+        self._progress = FolderProgress(len(self._marks), len(shards), 0, 0, 0, size, 0)
         self._telling, self._stopping = threading.Lock(), False
 
     def _mark(self, shard: Shard) -> Done | None:
@@ -331,12 +324,12 @@ class ShardRun:
         except TypeError:  # none, or not one
             return None
         output = self._job.path_of("output", shard)
-        if not output.is_file() or output.stat().st_size != mark.output_bytes or mark.settings != self._job.settings:
+        if not output.is_file() or output.stat().st_size != mark.output_bytes:
             return None
-        if shard.size != mark.source_bytes:
+        if mark.settings != self._job.settings or mark.source_bytes != shard.size:
             return None
-        unchanged = shard.time == mark.source_time or file_digest(shard.path) == mark.source_sha256
-        return mark if unchanged else None
+        is_unchanged = shard.time == mark.source_time or file_digest(shard.path) == mark.source_sha256
+        return mark if is_unchanged else None
 
     def work(self, engine: Engine) -> None:
         """Tag what is left, as many shards at a time as there are workers, large ones first."""
@@ -356,45 +349,40 @@ class ShardRun:
                 raise
 
     def _try(self, engine: Engine, shard: Shard) -> Done | str:
-        lost = ""
+        problem = ""
         for _ in range(_ATTEMPTS):
             try:
-                return engine.run(self._job, shard, self._tell)
+                return engine.run(self._job, shard, lambda rows, tokens: self._advance(rows=rows, tokens=tokens))
             except WorkerLost as error:
-                lost = str(error)
+                problem = str(error)
                 if self._stopping:
                     break
-        return f"{shard.path}: {lost}, {_ATTEMPTS} times: is it too large for the memory?"
-
-    def _tell(self, rows: int, tokens: int) -> None:
-        with self._telling:
-            self._rows, self._tokens = self._rows + rows, self._tokens + tokens
-            self._show()
+        return f"{shard.path}: {problem}, {_ATTEMPTS} times: is it too large for the memory?"
 
     def _take(self, shard: Shard, result: Done | str) -> None:
         if isinstance(result, Done):
             self._marks[shard.name] = result
-            self._done_tokens, self._bytes = self._done_tokens + result.tokens, self._bytes + shard.size
+            self._advance(shards=1, bytes=shard.size, left=-shard.size, done_tokens=result.tokens)
         elif self._job.strict or (isinstance(result, SettingsRefused) and not self._marks):
             raise DataError(result)
         else:
-            self._failed[shard.path] = result
-        with self._telling:
-            self._show()
+            self._report.failed[shard.path] = result
 
-    def _show(self) -> None:
-        shards = len(self._marks), len(self._shards)
-        left = self._size - self._bytes
-        self._progress(FolderProgress(*shards, self._rows, self._tokens, self._bytes, left, self._done_tokens))
+    def _advance(self, **counts: int) -> None:
+        """Add counts to the progress, and show it."""
+        with self._telling:
+            sums = {name: getattr(self._progress, name) + count for name, count in counts.items()}
+            self._progress = replace(self._progress, **sums)
+            self._show(self._progress)
 
     def finish(self) -> FolderReport:
         """Write the checksums if all is done, and say what came of it."""
         marks = [self._marks[name] for name in sorted(self._marks)]
-        if not self._failed:
+        if not self._report.failed:
             sums = "".join(f"{mark.output_sha256}  {mark.output}\n" for mark in marks)
             files.write_text(Path(self._job.out, META, "SHA256SUMS"), sums)
         rows, tokens, bad = (sum(getattr(mark, name) for mark in marks) for name in ("rows", "tokens", "bad"))
-        return FolderReport(len(self._shards), self._before, rows, tokens, bad, self._failed)
+        return replace(self._report, rows=rows, tokens=tokens, bad=bad)
 
 
 @dataclass(frozen=True)
@@ -516,57 +504,43 @@ class _ShardTagging:
         """Write the tagged rows of a Parquet file."""
         with opened_parquet(self._shard.path) as source:
             schema = self._tagger.schema(source.schema_arrow, _OPTION)
-            with self._open_output(path, schema) as file:
+            with self._rows_of(path, schema) as write:
                 first = 1
                 for batch in parquet_chunks(source, self._shard.path):
                     answers, names = self._tagger.ask(batch)
                     refused = {row: _json_line(_row_of(batch, row)).rstrip("\n") for row in answers.refused}
                     self._count(answers, "row", {row: (first + row, raw) for row, raw in refused.items()})
                     first += len(batch)
-                    if answers.refused:
-                        good = [row for row in range(answers.count) if row not in answers.refused]
+                    if refused:
+                        good = [row for row in range(answers.count) if row not in refused]
                         batch = batch.take(numbers(np.array(good, np.int64)))
                     table = arrow().Table.from_batches([batch])
-                    file.write(answers.without_refused().added_to(table, names, self._prefix, errors=False))
+                    write(answers.without_refused().added_to(table, names, self._prefix, errors=False))
 
     def tag_records(self, path: Path) -> None:
         """Write the tagged records of a file that is not Parquet: its lines, JSON objects or sentences."""
         names = column_names(self._tagger.wanted, with_tokens=True)
-        schema = self._schema(names) if self._job.to == PARQUET else None
-        with self._open_output(path, schema) as file:
-            for number, chunk in enumerate(self._chunks()):
-                if schema is None:  # in Parquet, the fields have a column of their own
+        to_parquet = self._job.to == PARQUET
+        schema = self._table([], RowAnswers(0, [], {}, self._tagger.scored), names).schema if to_parquet else None
+        source = Source(self._shard.path, encoding=self._job.encoding, on_error="skip", keep_broken=True)
+        records = (
+            Record(record.line, DataError(record.problem), raw=record.whole)
+            if isinstance(record, CorpusError)
+            else record
+            for record in source.relayed(self._records(source))
+        )
+        chunks = in_blocks(records, lambda record: len(record.raw), _CHUNK_CHARACTERS, _CHUNK_ROWS)
+        with self._rows_of(path, schema) as write:
+            for number, chunk in enumerate(chunks):
+                if not to_parquet:  # there, the fields have a column of their own
                     chunk = self._check_names(chunk, names, is_first=number == 0)
                 answers = self._tagger.answer([record.item for record in chunk])
                 self._count(answers, "line", {row: (chunk[row].line, chunk[row].raw) for row in answers.refused})
                 good = [record for row, record in enumerate(chunk) if row not in answers.refused]
-                answers = answers.without_refused()
-                if schema is None:
-                    file.write(self._json_rows(good, answers, names))
-                else:
-                    columns = [*self._given_columns(good), *(answers.arrow(name) for name in names)]
-                    file.write(arrow().table(columns, schema=schema))
+                write((self._table if to_parquet else self._json_rows)(good, answers.without_refused(), names))
 
-    def _open_output(self, path: Path, schema: Any) -> _ParquetRows | _JSONRows:
-        return _ParquetRows(path, schema) if self._job.to == PARQUET else _JSONRows(path)
-
-    def _chunks(self) -> Iterator[list[Record]]:
-        """The records of the file, in lists that are bounded by their records and characters."""
-        source = Source(self._shard.path, encoding=self._job.encoding, on_error="skip", keep_broken=True)
-        chunk: list[Record] = []
-        size = 0
-        for found in source.relayed(self._records(source)):
-            if isinstance(found, CorpusError):
-                record = Record(found.line, DataError(found.problem), raw=found.whole)
-            else:
-                record = found
-            chunk.append(record)
-            size += len(record.raw)
-            if len(chunk) >= _CHUNK_ROWS or size >= _CHUNK_CHARACTERS:
-                yield chunk
-                chunk, size = [], 0
-        if chunk:
-            yield chunk
+    def _rows_of(self, path: Path, schema: Any) -> AbstractContextManager[Callable[[Any], None]]:
+        return _parquet_rows(path, schema) if self._job.to == PARQUET else _json_rows(path)
 
     def _records(self, source: Source) -> Iterator[Record]:
         if self._job.source == JSONL:
@@ -601,10 +575,8 @@ class _ShardTagging:
                 raise DataError(f"{self._shard.path}:{number}: {reason}")
             record = {"record": raw} if raw else {}
             self._bad.write(dumps({"file": self._shard.path, unit: number, "reason": reason, **record}))
-            self.bad += 1
-        rows = answers.count - len(answers.refused)
-        tokens = sum(len(block.tokens) for block in answers.blocks)
-        self.rows, self.tokens = self.rows + rows, self.tokens + tokens
+        rows, tokens = answers.count - len(refused), sum(len(block.tokens) for block in answers.blocks)
+        self.rows, self.tokens, self.bad = self.rows + rows, self.tokens + tokens, self.bad + len(refused)
         self._tell(rows, tokens)
 
     def _check_names(self, chunk: list[Record], names: list[str], *, is_first: bool) -> list[Record]:
@@ -614,9 +586,9 @@ class _ShardTagging:
         checked = []
         for record in chunk:
             hidden = added - {tokens} if isinstance(record.item, Sentence) else added
-            taken = next((name for name in record.fields if name in hidden), None)
-            if taken is not None and not isinstance(record.item, TrellisError):
-                problem = f"the record has a field {taken!r} already: give {_OPTION.format('prefix')} for the names"
+            clash = next((name for name in record.fields if name in hidden), None)
+            if clash is not None and not isinstance(record.item, TrellisError):
+                problem = f"the record has a field {clash!r} already: give {_OPTION.format('prefix')} for the names"
                 record = replace(record, item=NameTaken(f"{problem} of new fields"))
             checked.append(record)
         refused = next((record for record in checked if isinstance(record.item, NameTaken)), None)
@@ -625,87 +597,60 @@ class _ShardTagging:
         return checked
 
     def _json_rows(self, good: list[Record], answers: RowAnswers, names: list[str]) -> list[dict[str, Any]]:
-        added = {self._prefix + name: answers.lists(name) for name in names}
+        """The fields of records with the answers behind them; records that are not JSON have their line and text."""
+        columns = {self._prefix + name: answers.lists(name) for name in names}
         rows = []
-        for record, values in zip(good, zip(*added.values(), strict=True), strict=True):
-            if self._job.source == JSONL:
-                given = dict(record.fields)
-            else:
-                text = {"text": record.item} if isinstance(record.item, str) else {}
-                given = {"line": record.line, **text, **record.fields}
-            rows.append(given | dict(zip(added, values, strict=True)))
+        for record, values in zip(good, zip(*columns.values(), strict=True), strict=True):
+            text = {"text": record.item} if isinstance(record.item, str) else {}
+            place = {} if self._job.source == JSONL else {"line": record.line, **text}
+            rows.append({**place, **record.fields, **dict(zip(columns, values, strict=True))})
         return rows
 
-    def _given_columns(self, good: list[Record]) -> list[Any]:
-        """The columns before the answers: the line, the text, and as JSON the fields that have no column."""
-        items = [record.item for record in good]
-        texts = [item if isinstance(item, str) else getattr(item, "text", None) for item in items]
-        columns = [numbers(np.array([record.line for record in good], np.int64)), strings(texts)]
+    def _table(self, good: list[Record], answers: RowAnswers, names: list[str]) -> Any:
+        """The line and the text, as JSON the fields that have no column, and the answers."""
+        texts = [one.item if isinstance(one.item, str) else getattr(one.item, "text", None) for one in good]
+        columns = {"line": numbers(np.array([record.line for record in good], np.int64)), "text": strings(texts)}
         if self._job.source != TEXT:
             known = self._tagger.text or "text", self._tagger.tokens or "tokens"
             rest = [{name: value for name, value in one.fields.items() if name not in known} for one in good]
-            columns.append(strings([dumps(fields).rstrip("\n") if fields else None for fields in rest]))
-        return columns
-
-    def _schema(self, names: list[str]) -> Any:
-        pa = arrow()
-        given = [("line", pa.int64()), ("text", pa.string())]
-        if self._job.source != TEXT:
-            given.append(("fields", pa.string()))
-        scored = self._tagger.scored
-        return pa.schema([*given, *((self._prefix + name, arrow_type(name, scored=scored)) for name in names)])
+            columns["fields"] = strings([dumps(fields).rstrip("\n") if fields else None for fields in rest])
+        columns |= {self._prefix + name: answers.arrow(name) for name in names}
+        return arrow().table(columns)
 
 
-class _ParquetRows:
-    """A Parquet file that grows by tables; how they were cut does not show in the file.
+@contextmanager
+def _parquet_rows(path: Path, schema: Any) -> Iterator[Callable[[Any], None]]:
+    """A function that adds the rows of a table to a Parquet file; how tables were cut does not show in the file.
 
     They are held back until they are worth a row group, so that the bytes of the file depend on its rows alone.
     """
+    held: list[Any] = []
 
-    def __init__(self, path: Path, schema: Any) -> None:
-        self._sink = arrow().OSFile(os.fsencode(path), "wb")  # a name may be of any bytes
-        self._file = parquet().ParquetWriter(self._sink, schema, compression="zstd")
-        self._schema, self._held, self._size = schema, list[Any](), 0
+    def write(rows: Any) -> None:
+        if len(rows):  # Parquet has no empty row groups
+            held.append(rows if rows.schema.equals(schema) else rows.cast(schema))
+            if sum(table.nbytes for table in held) >= _ROW_GROUP:
+                flush()
 
-    def write(self, rows: Any) -> None:
-        """Add rows of a table."""
-        if not len(rows):  # Parquet has no empty row groups
-            return
-        self._held.append(rows if rows.schema.equals(self._schema) else rows.cast(self._schema))
-        self._size += rows.nbytes
-        if self._size >= _ROW_GROUP:
-            self._flush()
+    def flush() -> None:
+        if held:
+            whole = arrow().concat_tables(held).combine_chunks()
+            file.write_table(whole, row_group_size=len(whole))
+            held.clear()
 
-    def _flush(self) -> None:
-        if self._held:
-            whole = arrow().concat_tables(self._held).combine_chunks()
-            self._file.write_table(whole, row_group_size=len(whole))
-        self._held, self._size = [], 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self._flush()
-        self._file.close()
-        self._sink.close()
+    with (
+        arrow().OSFile(os.fsencode(path), "wb") as sink,  # a name may be of any bytes
+        parquet().ParquetWriter(sink, schema, compression="zstd") as file,
+    ):
+        yield write
+        flush()
 
 
-class _JSONRows:
-    """A file of JSON Lines that grows by tables, or by dicts."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: IO[str] = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed at the exit
-
-    def write(self, rows: Any) -> None:
-        """Add one line per row."""
-        self._file.writelines(_json_line(record) for record in (rows if isinstance(rows, list) else rows.to_pylist()))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self._file.close()
+@contextmanager
+def _json_rows(path: Path) -> Iterator[Callable[[Any], None]]:
+    """A function that adds the rows of a table, or dicts, to a file of JSON Lines."""
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        yield lambda rows: file.writelines(map(_json_line, rows if isinstance(rows, list) else rows.to_pylist()))
 
 
 def _json_line(record: Mapping[str, Any]) -> str:
