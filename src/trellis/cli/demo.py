@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -28,9 +28,9 @@ from trellis.demo.comparison import (
     results,
     train,
 )
-from trellis.models import Tagger
-from trellis.tags import Span
-from trellis.text import Sentence, tokenize
+from trellis.models import Tagged
+from trellis.models.answers import TextSpan
+from trellis.text import tokenize
 from trellis.training import Step
 
 _ILLEGAL = (
@@ -90,8 +90,8 @@ def _show(console: Console, task: DemoTask, *, neural: bool) -> None:
     if neural:
         console.print(_ILLEGAL)
     console.print(f"\n[bold]{best.name}[/bold] on sentences it has not seen, with the probability of each span:\n")
-    for line in tagged(best.tagger, [tokenize(text, task.tokenizer) for text in task.texts], task):
-        console.print(line)
+    for answer in best.tagger.annotate([tokenize(text, task.tokenizer) for text in task.texts]):
+        console.print(marked(answer, task))
     console.print(f'\nThe trellis of "{task.drawn}": the probability of each label, ● best path, ○ the next.\n')
     console.print(best.tagger.trellis(tokenize(task.drawn, task.tokenizer), k=2).draw(console.width))
     console.print()
@@ -171,37 +171,22 @@ def _described(step: Step) -> str:
     return f"{done}{score}, {step.seconds:.0f} s"
 
 
-def tagged(tagger: Tagger[Any], sentences: Sequence[Sentence], task: DemoTask) -> list[Text]:
-    """The sentences with their spans marked: by colour if there is colour, always by brackets or slashes."""
-    show = _segmented if task.name == "seg" else _entities
-    pairs = zip(sentences, tagger.span_probabilities(sentences), strict=True)
-    return [show(sentence, [(one.span, one.probability) for one in spans]) for sentence, spans in pairs]
-
-
-def _entities(sentence: Sentence, spans: list[tuple[Span, float]]) -> Text:
+def marked(answer: Tagged, task: DemoTask) -> Text:
+    """The text with its spans marked: by colour if there is colour, always by brackets or slashes."""
+    if task.name == "seg":
+        return Text(" / ", style="dim").join(map(_word, answer.spans))
     text, end = Text(), 0
-    assert sentence.text is not None
-    for span, probability in spans:
-        start, stop = _characters(sentence, span)
-        text.append(sentence.text[end:start])
+    for span in answer.spans:
+        text.append(answer.text[end : span.start])
         colour = _COLOURS.get(span.label, "blue")
-        text.append(f"[{sentence.text[start:stop]}", style=f"bold {colour}")
-        text.append(f" {span.label} {probability:.2f}]", style=colour)
-        end = stop
-    return text.append(sentence.text[end:])
+        text.append(f"[{span.text}", style=f"bold {colour}")
+        text.append(f" {span.label} {span.probability:.2f}]", style=colour)
+        end = span.end
+    return text.append(answer.text[end:])
 
 
-def _segmented(sentence: Sentence, spans: list[tuple[Span, float]]) -> Text:
-    """Words with slashes between them; the probability of those that are in doubt."""
-    words = []
-    assert sentence.text is not None
-    for span, probability in spans:
-        start, stop = _characters(sentence, span)
-        word = Text(sentence.text[start:stop], style="bold green" if probability >= _SURE else "bold yellow")
-        words.append(word if probability >= _SURE else word.append(f" {probability:.2f}", style="not bold yellow"))
-    return Text(" / ", style="dim").join(words)
-
-
-def _characters(sentence: Sentence, span: Span) -> tuple[int, int]:
-    assert sentence.offsets is not None
-    return sentence.offsets[span.start][0], sentence.offsets[span.end - 1][1]
+def _word(span: TextSpan) -> Text:
+    """A word, and its probability if it is in doubt."""
+    if span.probability >= _SURE:
+        return Text(span.text, style="bold green")
+    return Text(span.text, style="bold yellow").append(f" {span.probability:.2f}", style="not bold yellow")

@@ -252,7 +252,7 @@ class Answer:
     probable: Tagged | None = None
     labellings: Sequence[Labelling] = field(default=())
     fields: Mapping[str, object] = field(default_factory=dict)
-    """Those of the record that it was read from."""
+    """Fields of the JSON record that the sentence was read from."""
 
 
 @dataclass(frozen=True)

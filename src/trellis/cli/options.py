@@ -141,7 +141,7 @@ class Annotations:
 
     @property
     def bad_tags(self) -> OnBadTags:
-        """What to do about bad tags, with the default filled in."""
+        """The value of --on-bad-tags, "error" by default."""
         return cast("OnBadTags", self.on_bad_tags or "error")
 
     @property

@@ -58,7 +58,7 @@ _MOST_FAILED = 10  # shards that failed, listed in an error
 
 
 class OnError(enum.StrEnum):
-    """What to do about a line that cannot be tagged."""
+    """Stop at a line that cannot be tagged, or report it and pass it on."""
 
     STOP = "stop"
     PASS = "pass"

@@ -185,13 +185,13 @@ def train(
         command = shlex.join(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         convention = None
         if group.count > 1 and streamed is None:  # that of all sentences, of which each process has some
-            convention = tokenizer_for(settled.tokenizer, data.sentences("train"))
+            convention = tokenizer_for(settled.tokenizer, data.files["train"].sentences)
         started, begin = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
         with LiveLine(say) as line, warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already, file by file
             tagger.fit(
-                group.share(data.sentences("train")) if streamed is None else streamed.stream,
-                dev=None if dev is None else data.sentences("dev"),
+                group.share(data.files["train"].sentences) if streamed is None else streamed.stream,
+                dev=None if dev is None else data.files["dev"].sentences,
                 warm_start=start is not None,
                 progress=StoppableLine(line, stop),
                 folder=target,
@@ -203,7 +203,7 @@ def train(
             streamed.join()
         for role in ("dev", "test"):
             if role in data.files and not quiet:
-                tell_unseen(paths[role], data.sentences(role), tagger.labels_)
+                tell_unseen(paths[role], data.files[role], tagger.labels_)
         say.print(f"{model}: {_ending(tagger.history_)}, {seconds:.1f} s")
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
@@ -308,10 +308,6 @@ class Data:
         say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
         return data
 
-    def sentences(self, role: str) -> list[Sentence]:
-        """The sentences of a file; none if it was not given."""
-        return self.files[role].sentences if role in self.files else []
-
     def described(self, role: str) -> dict[str, Any]:
         """A file for the record: path, format, sentences and tokens."""
         if role == "train" and self.streamed is not None:
@@ -322,15 +318,15 @@ class Data:
 
     def figures(self, tagger: Tagger[Any]) -> Scores:
         """The figures of the held-out files; words of the training file are the known ones."""
-        roles = [role for role in self.files if role != "train" and self.sentences(role)]
-        if not roles:
+        held_out = {role: file.sentences for role, file in self.files.items() if role != "train" and file.sentences}
+        if not held_out:
             return {}
         if self.streamed is None:
-            known = vocabulary(self.sentences("train"), self.setting)
+            known = vocabulary(self.files["train"].sentences, self.setting)
         else:
             known = self.streamed.vocabulary(self.setting)
-        truths = {role: self.sentences(role) for role in roles}
-        return {role: headline(scores(truth, tagger.tag(truth), self.setting, known)) for role, truth in truths.items()}
+        predicted = {role: tagger.tag(truth) for role, truth in held_out.items()}
+        return {role: headline(scores(held_out[role], predicted[role], self.setting, known)) for role in held_out}
 
 
 def _check_tagged(path: str, file: Corpus) -> None:

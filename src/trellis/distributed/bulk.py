@@ -311,7 +311,7 @@ class AnswerBlock:
         return [flat[start:end] for start, end in pairwise(offsets.tolist())]
 
     def array(self, name: str, kind: Any, *, scored: bool) -> Any:
-        """The same column as an Arrow array of this type."""
+        """The tokens, tags, probabilities or spans of each row as an Arrow array of type `kind`."""
         answers = self.answers
         if name == "spans":
             fields = [numbers(np.array(offsets, np.int32)) for offsets in (self.starts, self.ends)]

@@ -86,19 +86,20 @@ class FolderProgress:
     shards: int
     all_shards: int
     rows: int
+    """Rows that this run has tagged so far, also in shards that are not done."""
     tokens: int
-    """Of this run, those of shards that are not done among them."""
+    """Tokens of these rows."""
     bytes: int
-    """Of the shards that this run has done."""
+    """Bytes of the shards that this run has done."""
     left: int
     """Bytes of the shards that are not done."""
     done_tokens: int
-    """Of the shards that this run has done."""
+    """Tokens of the shards that this run has done."""
 
 
 @dataclass
 class FolderReport:
-    """What came of a run."""
+    """Shards, rows and tokens that are done after a run, and what failed."""
 
     shards: int
     before: int
@@ -106,7 +107,7 @@ class FolderReport:
     rows: int = 0
     tokens: int = 0
     bad: int = 0
-    """Records that could not be tagged, of all shards: see ``_trellis/bad``."""
+    """Records that could not be tagged: see ``_trellis/bad``."""
     failed: dict[str, str] = field(default_factory=dict)
     """Shards that could not be tagged, and why."""
 
@@ -391,9 +392,9 @@ class Shard:
 
     path: str
     name: str
-    """Of the output, without its suffix: the path within its folder."""
+    """The path within its folder without suffix, which is that of the output."""
     size: int
-    """In bytes, as it lies on the disk."""
+    """Bytes on the disk."""
     time: int
     """When it was last changed, in nanoseconds."""
 
@@ -405,17 +406,17 @@ class Record:
     line: int
     item: Item | TrellisError
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """What else is to be kept: the fields of a JSON record, the further columns of a sentence."""
+    """The fields of a JSON record, or the further columns of a sentence, which the output keeps."""
     raw: str = ""
-    """As it stands in the file, for the list of bad records."""
+    """The text in the file, for the list of bad records."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """The mark of a shard."""
+    """The mark of a shard that is done: its source, its output and their checksums."""
 
     settings: str
-    """The fingerprint of everything that the output depends on, the model among it."""
+    """The fingerprint of the model and of all settings that the output depends on."""
     model: str
     source: str
     source_bytes: int
@@ -443,7 +444,7 @@ class ShardJob:
     """Whether a bad record is an error."""
     encoding: str = "utf-8"
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the reader of the format, such as the column of the tokens."""
+    """Options of the reader of the format, such as the column of the tokens."""
 
     def path_of(self, kind: str, shard: Shard) -> Path:
         """Where a file of a shard goes: "output", "bad" or "done"."""
