@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import trellis
 from trellis import config, corpus, demo
 from trellis.cli import app
-from trellis.models.registry import get_family
+from trellis.models.families import get_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -15,7 +15,7 @@ import pytest
 
 import trellis
 from trellis.models import folder
-from trellis.training import LiveLine
+from trellis.training import LiveLine, read_history
 
 TINY = (
     *("--set", "encoder.hidden=8", "--set", "encoder.words.size=8", "--set", "encoder.characters.output=4"),
@@ -220,7 +220,7 @@ def test_a_signal_keeps_the_best_model_which_goes_on(here, shell, whole, monkeyp
         stopped = shell(*CRF)
     assert stopped.code == code
     assert "the best model so far was kept. --resume continues the training." in stopped.err
-    assert folder.read_history("model").reason == "interrupted"
+    assert read_history("model").reason == "interrupted"
     assert trellis.load("model").labels_
     assert shell(*CRF, "--resume").code == 0
     assert Path("model/model.safetensors").read_bytes() == whole

@@ -21,9 +21,9 @@ from tests.cli.conftest import conll, sentences
 from trellis import config, corpus
 from trellis.cli.progress import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
-from trellis.models.registry import FAMILIES
+from trellis.models.families import FAMILIES
 from trellis.tags import Scheme, convert_tags, detect
-from trellis.training import LiveLine, Step
+from trellis.training import LiveLine, Step, read_history
 from trellis.training.checkpoint import locked
 
 TRAIN = ("train", "--model", "crf", "--train", "train.conll", "--out", "model")
@@ -77,7 +77,7 @@ def test_the_folder_holds_settings_history_and_record(here, shell):
     shell(*TRAIN, "--dev", "dev.conll", "--set", "c2=0.25", "--set", "max_iterations=3")
     settings = config.load(CRFConfig, "model/config.toml")
     assert (settings.c2, settings.max_iterations, settings.features, settings.scheme) == (0.25, 3, "ner", "iob2")
-    assert len(folder.read_history("model").steps) == 3
+    assert len(read_history("model").steps) == 3
     record = folder.read_record("model")
     assert record["command"] == (
         "trellis train --model crf --train train.conll --out model --dev dev.conll --set c2=0.25 --set max_iterations=3"
@@ -153,12 +153,12 @@ def test_held_out_files_may_have_another_scheme(here, shell):
 
 def test_a_warm_start_begins_with_the_weights_of_another_model(here, shell):
     shell(*TRAIN, "--set", "max_iterations=2")
-    first = folder.read_history("model").steps[-1].loss
+    first = read_history("model").steps[-1].loss
     done = shell(*TRAIN[:-1], "newer", "--warm-start", "model", "--set", "max_iterations=2")
     assert done.code == 0, done.err
-    assert folder.read_history("newer").steps[0].loss < first
+    assert read_history("newer").steps[0].loss < first
     assert shell(*TRAIN, "--warm-start", "model", "--set", "max_iterations=3").code == 0  # or of the same one
-    assert len(folder.read_history("model").steps) == 3
+    assert len(read_history("model").steps) == 3
     refused = shell(*TRAIN[:-1], "other", "--warm-start", "nowhere")
     assert refused.err == "trellis: nowhere cannot be opened: No such file or directory\n"
     refused = shell("train", "-m", "hmm", "--train", "train.conll", "-o", "other", "--warm-start", "model")

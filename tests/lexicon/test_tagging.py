@@ -13,7 +13,7 @@ import pytest
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
 from trellis.errors import DataWarning, ModelError, NoPathError, TemplateError
-from trellis.lexicon.constraints import apply_lexicons
+from trellis.lexicon.chains import apply_lexicons
 from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags

@@ -12,6 +12,7 @@ from trellis.errors import ModelError, StoreError
 from trellis.models import NeuralTagger, folder
 from trellis.models.crf.objective import CRFObjective
 from trellis.text import Sentence
+from trellis.training import read_history
 from trellis.training.checkpoint import locked
 
 WHOLE = ["config.toml", "history.json", "learning-curve.svg", "model.safetensors"]
@@ -67,14 +68,14 @@ class TestEveryFamily:
         model.fit(*data, folder=tmp_path)
         assert sorted(os.listdir(tmp_path)) == WHOLE
         assert load(tmp_path).predict(TRAIN) == model.predict(TRAIN)
-        assert folder.read_history(tmp_path) == model.history_
+        assert read_history(tmp_path) == model.history_
         assert len(model.history_.steps) > 1
 
     def test_keeps_what_it_has_learned_at_ctrl_c(self, make, tmp_path):
         model, data = make()
         model.fit(*data, folder=tmp_path, progress=Interrupted(2))
-        assert folder.read_history(tmp_path).reason == "interrupted"
-        assert len(folder.read_history(tmp_path).steps) == 2
+        assert read_history(tmp_path).reason == "interrupted"
+        assert len(read_history(tmp_path).steps) == 2
         assert load(tmp_path).predict(TRAIN) == model.predict(TRAIN)
 
     def test_ctrl_c_before_anything_is_learned_leaves_an_older_model_alone(self, make, tmp_path, monkeypatch):
@@ -226,7 +227,7 @@ class TestResuming:
         with monkeypatch.context() as patched:
             patched.setattr(CRFObjective, name, interrupted)
             CRF(**settings).fit(TRAIN, folder=tmp_path / "one")
-        assert len(folder.read_history(tmp_path / "one").steps) == 2
+        assert len(read_history(tmp_path / "one").steps) == 2
         CRF(**settings).fit(TRAIN, folder=tmp_path / "one", resume=True)
         assert self.bytes_of(tmp_path / "one") == self.bytes_of(tmp_path / "whole")
 

@@ -21,7 +21,7 @@ from trellis.errors import ConfigError, ModelError, number_of
 from trellis.metrics.prf import percent
 from trellis.models import CRF, HMM, Tagger, folder, load
 from trellis.models.crf.model import WeightedFeature
-from trellis.training import History
+from trellis.training import History, read_history
 
 _WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -56,7 +56,7 @@ def inspect(
     if as_json:
         typer.echo(json.dumps(_as_dict(tagger, heat_map, features, record), ensure_ascii=False, indent=2))
     else:
-        _print(tagger, heat_map, features, record, folder.read_history(model))
+        _print(tagger, heat_map, features, record, read_history(model))
     if plot is not None:
         if heat_map is None:
             raise ModelError("--plot: the states of this model have no names, so there is no table")

@@ -17,7 +17,7 @@ from trellis.corpus import OnBadTags
 from trellis.corpus.annotation_tools import Align
 from trellis.errors import ConfigError, TrellisError, did_you_mean, number_of
 from trellis.lexicon import Lexicon
-from trellis.models.registry import FAMILIES, get_family
+from trellis.models.families import FAMILIES, get_family
 from trellis.tags import Scheme
 from trellis.text import splitter
 

@@ -44,8 +44,8 @@ from trellis.errors import ConfigError, DataError, DataWarning, ModelError, numb
 from trellis.metrics.prf import percent
 from trellis.models import Tagger, folder, load
 from trellis.models.data import tokenizer_for
+from trellis.models.families import FAMILIES, get_family, make_tagger
 from trellis.models.neural.stream import SentenceStream, stream_of
-from trellis.models.registry import FAMILIES, get_family, make_tagger
 from trellis.tags import Scheme, detect
 from trellis.text import Sentence, splitter
 from trellis.training import History, LiveLine

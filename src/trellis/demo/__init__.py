@@ -49,18 +49,16 @@ def write(folder: str | Path) -> list[Path]:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f"{target} cannot be made a folder: {error.strerror}") from None
-    own = sorted((file.name, file.read_bytes()) for file in (resources.files(__name__) / "data").iterdir())
-    for name, content in own:
-        files.write_bytes(target / name, content, DataError)
-    return [target / name for name, _ in own]
+    written = []
+    for file in sorted((resources.files(__name__) / "data").iterdir(), key=lambda file: file.name):
+        written.append(target / file.name)
+        files.write_bytes(written[-1], file.read_bytes(), DataError)
+    return written
 
 
 def _corpus(name: str, format: str) -> DemoCorpus:
-    train, dev, test = (_read(name.format(part), format) for part in ("train", "dev", "test"))
-    return DemoCorpus(train, dev, test)
-
-
-def _read(name: str, format: str) -> list[Sentence]:
-    """The sentences of a file of this package, which may lie in an archive."""
-    with resources.as_file(resources.files(__name__) / "data" / name) as path:
-        return corpus.read(path, format=format).sentences
+    parts = []
+    for part in ("train", "dev", "test"):  # files of this package, which may lie in an archive
+        with resources.as_file(resources.files(__name__) / "data" / name.format(part)) as path:
+            parts.append(corpus.read(path, format=format).sentences)
+    return DemoCorpus(*parts)

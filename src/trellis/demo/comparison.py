@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import trellis
 from trellis.demo import DemoCorpus, chinese, english
 from trellis.models import Tagger
 from trellis.models.data import headline, label_scores
+from trellis.models.posterior import to_labels
 from trellis.ragged import split
 from trellis.tags import TagSet, validate_tags
 from trellis.text import Sentence
@@ -124,16 +126,16 @@ def neural_is_installed() -> bool:
 
 def families(task: DemoTask, *, neural: bool) -> list[Contestant]:
     """Families that are compared on a task, the quickest first."""
-    found = [
+    contestants = [
         Contestant("HMM", trellis.HMM),
         Contestant("CRF", lambda: trellis.CRF(features=task.features, c2=0.1)),
     ]
     if neural:
-        found += [
+        contestants += [
             Contestant("BiLSTM-softmax", lambda: _neural(task, "softmax"), neural=True, argmax=True),
             Contestant("BiLSTM-CRF", lambda: _neural(task, "crf"), neural=True),
         ]
-    return found
+    return contestants
 
 
 def _neural(task: DemoTask, head: str) -> Tagger[Any]:
@@ -149,32 +151,27 @@ def _neural(task: DemoTask, head: str) -> Tagger[Any]:
 def train(family: Contestant, corpus: DemoCorpus, progress: Progress | None = None) -> TrainedTagger:
     """Train one tagger; the dev sentences choose its best state if it has several."""
     tagger = family.make()
+    threads: AbstractContextManager[None] = nullcontext()
+    if family.neural:
+        from trellis.nn.lstm import one_thread
+
+        threads = one_thread()  # networks this small gain little from more
     begin = time.perf_counter()
-    with _threads(family):
+    with threads:
         tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
     return TrainedTagger(family.name, tagger, time.perf_counter() - begin)
-
-
-def _threads(family: Contestant) -> AbstractContextManager[None]:
-    """Networks this small gain little from more than one thread."""
-    if not family.neural:
-        return nullcontext()
-    from trellis.nn.lstm import one_thread
-
-    return one_thread()
 
 
 def results(family: Contestant, trained: TrainedTagger, corpus: DemoCorpus) -> list[Result]:
     """The figures of a tagger on the test sentences."""
     tagger, tags = trained.tagger, trained.tagger.tagset_
-    assert tags is not None
     gold = [list(sentence.tags or ()) for sentence in corpus.test]
 
     def result(name: str, predicted: list[list[str]], *times: float | None) -> Result:
         return Result(name, headline(label_scores(gold, predicted, tags)), illegal(predicted, tags), *times)
 
-    own = result(trained.name, tagger.predict(corpus.test), trained.seconds, speed(tagger, corpus.test))
-    return [own, result("  argmax", argmax(tagger, corpus.test), None, None)] if family.argmax else [own]
+    rows = [result(trained.name, tagger.predict(corpus.test), trained.seconds, speed(tagger, corpus.test))]
+    return [*rows, result("  argmax", argmax(tagger, corpus.test), None, None)] if family.argmax else rows
 
 
 def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
@@ -185,19 +182,12 @@ def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
 def argmax(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> list[list[str]]:
     """The best label of each token by its own score, regardless of its neighbours."""
     posterior = tagger.posterior(sentences)
-    best = np.argmax(posterior.scores.emissions, axis=1)
-    own = best if posterior.state_labels is None else posterior.state_labels[best]
-    labels = np.array(tagger.labels_, dtype=object)[own]
+    best = to_labels(np.argmax(posterior.scores.emissions, axis=1), posterior.state_labels)
+    labels = np.array(tagger.labels_, dtype=object)[best]
     return [tags.tolist() for tags in split(labels, posterior.scores.lengths)]
 
 
 def speed(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> float:
     """Tokens tagged per second, the best of a few runs."""
-    tokens = sum(map(len, sentences))
-    return tokens / min(_timed(lambda: tagger.predict(sentences)) for _ in range(_RUNS))
-
-
-def _timed(function: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
+    seconds = min(timeit.repeat(lambda: tagger.predict(sentences), repeat=_RUNS, number=1))
+    return sum(map(len, sentences)) / seconds

@@ -33,7 +33,7 @@ class Clusters:
 
     @classmethod
     def of(cls, rows: Mapping[str, int], array: Float32Array) -> Clusters:
-        """Of words by the rows of their vectors."""
+        """The paths of words, given the row of each word in the array of vectors."""
         codes = _split(array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), 1e-12)).tolist()
         return cls({word: codes[row] for word, row in rows.items()})
 
@@ -47,7 +47,7 @@ class Clusters:
         return [find(token) or find(token.lower()) or UNKNOWN for token in tokens]
 
     def arrays(self) -> Arrays:
-        """As a file holds them."""
+        """Words and codes as arrays, for the file of a model."""
         return {
             **pack_strings("clusters.words", tuple(self.codes)),
             "clusters.codes": np.fromiter(self.codes.values(), dtype=np.uint32, count=len(self.codes)),
@@ -85,8 +85,8 @@ def _halves(points: Float32Array) -> BoolArray:
         if right.all() or not right.any():
             break
         one, two = centred[~right].mean(axis=0), centred[right].mean(axis=0)
-        before, right = right, centred @ (two - one) > (one + two) @ (two - one) / 2
-        if np.array_equal(before, right):
+        previous, right = right, centred @ (two - one) > (one + two) @ (two - one) / 2
+        if np.array_equal(previous, right):
             break
     return right
 

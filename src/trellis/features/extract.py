@@ -38,11 +38,11 @@ class AttributeIndex:
         """The index whose `arrays` were stored, of attributes of these templates if they come from any."""
 
         def strings(name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
-            found = stored.array(f"{prefix}{name}", np.uint8, (None,))
-            ends = stored.lengths(f"{prefix}{name}.lengths", len(found)).view(np.uint64)
+            texts = stored.array(f"{prefix}{name}", np.uint8, (None,))
+            ends = stored.lengths(f"{prefix}{name}.lengths", len(texts)).view(np.uint64)
             if len(ends) > np.iinfo(np.int32).max:
                 raise stored.refused(f"{prefix}{name}.lengths", f"must be fewer than 2**31, got {len(ends)}")
-            return found, ends
+            return texts, ends
 
         keys = strings("attributes")
         if templates is None:
@@ -65,15 +65,15 @@ class AttributeIndex:
             lengths = [np.diff(ends, prepend=np.uint64(0)) for _, ends in values]
             texts = np.concatenate([np.empty(0, dtype=np.uint8), *(texts for texts, _ in values)])
             arrays |= strings("values", texts, np.concatenate([np.empty(0, dtype=np.uint64), *lengths]))
-            arrays[f"{prefix}values.counts"] = np.array([len(own) for own in lengths], dtype=np.int64)
+            arrays[f"{prefix}values.counts"] = np.array(list(map(len, lengths)), dtype=np.int64)
         return arrays
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of attributes."""
         return len(self.native)
 
     def select(self, numbers: IntArray | None = None) -> AttributeIndex:
-        """Those with these numbers, or all, with new numbers; new ones can be added."""
+        """An index of the attributes with these numbers, or of all, numbered anew; it can grow."""
         return AttributeIndex(self.native.select(np.arange(len(self)) if numbers is None else numbers))
 
     def like(self, arrays: Arrays) -> AttributeIndex:
@@ -99,11 +99,11 @@ class Extractor(Protocol):
 
     @property
     def token_templates(self) -> _native.TemplateSet | None:
-        """What makes the features of tokens, if it is templates."""
+        """The templates of tokens, if features come from templates."""
 
     @property
     def step_templates(self) -> _native.TemplateSet | None:
-        """What makes the features of the step into each token, if there are any."""
+        """The templates of the step into each token, if there are any."""
 
     def compile(self, sentences: Sequence[Any], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences; `grow` numbers new ones, otherwise they are skipped."""
@@ -183,11 +183,11 @@ class TemplateExtractor:
     def strings(self, sentence: Tokens | Sentence) -> list[list[str]]:
         """The feature names of each token, line by line of the template; those of the step into it come last."""
         columns, names = self._columns([sentence])
-        found = _native.feature_strings(self.templates.native, columns, names)
+        features = _native.feature_strings(self.templates.native, columns, names)
         steps = _native.feature_strings(self.templates.native_edges, columns, names) if self.templates.edges else []
-        for own, step in zip(found[1:], steps[1:], strict=False):
-            own += step
-        return [[name.decode("utf-8", "surrogatepass") for name in token] for token in found]
+        for of_token, of_step in zip(features[1:], steps[1:], strict=False):
+            of_token += of_step
+        return [[name.decode("utf-8", "surrogatepass") for name in of_token] for of_token in features]
 
     def _columns(self, sentences: Sequence[Tokens | Sentence]) -> tuple[list[list[Tokens]], list[str]]:
         """The cells that the templates look at, column by column, and the columns' names."""
@@ -201,17 +201,15 @@ class TemplateExtractor:
         names = names[: self.templates.num_columns]
         columns = [tokens, *([_column(item, name) for item in sentences] for name in names[1:])]
         if self.templates.uses_clusters:
-            columns.append([self._clusters.column(own) for own in tokens])
+            if self.clusters is None:
+                raise TemplateError(
+                    f"{self.templates.name} looks at clusters of words: set vectors to a file of vectors"
+                )
+            columns.append([self.clusters.column(of_sentence) for of_sentence in tokens])
             names = [*names, "cluster"]
         matched = self.lexicon[: self.templates.lexicon_columns]
         columns += [[_column(item, name) for item in sentences] for name in matched]
         return columns, [*names, *matched]
-
-    @property
-    def _clusters(self) -> Clusters:
-        if self.clusters is None:
-            raise TemplateError(f"{self.templates.name} looks at clusters of words: set vectors to a file of vectors")
-        return self.clusters
 
 
 def _column(sentence: Tokens | Sentence, name: str) -> Tokens:

@@ -159,16 +159,17 @@ class Templates:
         return self._native(self.edges)
 
     def _native(self, templates: tuple[Template, ...]) -> _native.TemplateSet:
-        return _native.TemplateSet([[self._placed(piece) for piece in template.pieces] for template in templates])
+        """The templates with the numbers of the columns of clusters and lexicons, which come after all others."""
 
-    def _placed(self, piece: Piece) -> Piece:
-        text, function, argument, row, column = piece
-        if column == _OF_LEXICON:
-            return text, function, 0, row, self.num_columns + self.uses_clusters + argument - 1
-        return (text, function, argument, row, self.num_columns) if column == _OF_CLUSTERS else piece
+        def numbered(text: str, function: int, argument: int, row: int, column: int) -> Piece:
+            if column == _OF_LEXICON:
+                return text, function, 0, row, self.num_columns + self.uses_clusters + argument - 1
+            return text, function, argument, row, self.num_columns if column == _OF_CLUSTERS else column
+
+        return _native.TemplateSet([[numbered(*piece) for piece in template.pieces] for template in templates])
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """Checks that the sentences have enough columns (the tokens are the first)."""
+        """Refuse sentences with too few columns, of which the tokens are the first."""
         if len(names) >= self.num_columns:
             return
         for template in self.every:
@@ -200,7 +201,7 @@ def _parse_line(line: str, number: int, where: str) -> Template:
 
 
 def _refuse_stray(text: str, line: str, where: str) -> None:
-    """What looks like a cell and is none: as plain text it would be the same feature at every token."""
+    """Refuse text that looks like a cell and is none: it would be the same feature at every token."""
     stray = _STRAY.search(text)
     if stray is not None:
         broken = text[stray.start() :]
@@ -214,7 +215,7 @@ def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
         hint = did_you_mean(function, known, show="%{}".format)
         raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(known)}{hint}")
     counts = function in ("prefix", "suffix", _CLUSTER, _LEXICON)
-    macro = f"{where}: {shown(match[0])}"
+    macro = f"{where}: {match[0]!r:.100}"
     length = _number(argument or "0", _MOST_CHARACTERS, f"{macro} takes {argument:.12} characters")
     if counts != bool(argument) or (counts and not length):
         form = f"%{function}3[0,0]" if counts else f"%{function}[0,0]"

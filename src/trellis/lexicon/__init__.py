@@ -8,7 +8,7 @@ answers afterwards. So tags stay legal, probabilities exact, and a word that is 
 
     lexicon        the entries, read from files and written to them
     match          where entries occur in sentences
-    constraints    `apply_lexicons`: a chain with what lexicons say, made of bonuses (`bonus`) and of spans that must be
+    chains         `apply_lexicons`: a chain with what lexicons say, made of bonuses (`bonus`) and of spans that must be
     features       occurrences as columns of sentences, which models learn from
     report         what came of each entry
 """

@@ -75,9 +75,9 @@ class SpanStates:
         state, *versions = np.argwhere(can_start[:, :, None] & can_end[:, None, :]).T
         starting, ending = (x > 0 for x in versions)
         row = state + 1
-        both = np.ix_(row, row)
+        pairs = np.ix_(row, row)
         steps = AllowedTransitions(
-            (starts[both] == starting) & (ends[both] == ending[:, None]),
+            (starts[pairs] == starting) & (ends[pairs] == ending[:, None]),
             starts[0, row] == starting,
             ends[row, 0] == ending,
         )
@@ -253,9 +253,9 @@ def _slots(owner: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """
     slots: list[int] = []
     previous, ends = -1, list[int]()  # ends: where the last track on each copy ends
-    for own, first, last in zip(owner.tolist(), begin.tolist(), end.tolist(), strict=True):
-        if own != previous:
-            previous, ends = own, []
+    for number, first, last in zip(owner.tolist(), begin.tolist(), end.tolist(), strict=True):
+        if number != previous:
+            previous, ends = number, []
         slot = next((slot for slot, free_from in enumerate(ends) if free_from <= first + 1), len(ends))
         ends[slot : slot + 1] = [last]
         slots.append(slot)
@@ -280,19 +280,16 @@ class TrackStates:
             of_kind = states.kind == kind
             copied = np.flatnonzero(of_kind & ~(states.starts & states.ends))
             exits = np.flatnonzero(of_kind & ~states.starts & ~states.ends)
-            both, is_exit = np.concatenate([copied, exits]), np.arange(len(copied) + len(exits)) >= len(copied)
-            parts += [(both, np.full(len(both), slot), is_exit) for slot in range(depth)]
+            copies, is_exit = np.concatenate([copied, exits]), np.arange(len(copied) + len(exits)) >= len(copied)
+            parts += [(copies, np.full(len(copies), slot), is_exit) for slot in range(depth)]
         return cls(states, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def chain(self, scores: ChainScores, tracks: Tracks, behind: IntArray) -> ChainScores:
         """The chain of these states, with bonuses; tokens `behind` gaps, numbered through the batch."""
         kinds = self.states.kind[self.base]
         starts, ends = (x[self.base] for x in (self.states.starts, self.states.ends))
-        is_plain, state, first = (
-            self.slot < 0,
-            self.states.state[self.base],
-            offsets_of(scores.lengths)[tracks.sequence],
-        )
+        is_plain, state = self.slot < 0, self.states.state[self.base]
+        first = offsets_of(scores.lengths)[tracks.sequence]
         plain = scores.emissions[:, state]
         emissions = np.where(is_plain, plain, plain.dtype.type(-np.inf))
 

@@ -19,16 +19,14 @@ from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from trellis.arrays import BoolArray, IntArray
+from trellis.arrays import BoolArray
 from trellis.lexicon.lexicon import FEATURE_CODE, Key, Lexicon
 from trellis.lexicon.match import Matches
 from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence
 
 Labels = Sequence[str | None]
-Int8Array = npt.NDArray[np.int8]
 _LONGEST = 4
 _NEARLY_ALL, _DROPPED = 0.9, 0.5
 
@@ -62,8 +60,17 @@ def with_columns(
         for label, roles in zip(labels, longest, strict=True):
             number = -1 if label is None else lexicon.labels.index(label) if label in lexicon.labels else -2
             sequence, begin, end, _ = (column[counts & (label_of_match == number)] for column in match)
-            _add(roles, offsets[sequence] + begin, end - begin)
-    columns = {name_of_column(label): _values(roles) for label, roles in zip(labels, longest, strict=True)}
+            first, sizes = offsets[sequence] + begin, end - begin
+            length, several, inner = np.minimum(sizes, _LONGEST).astype(np.int8), sizes > 1, np.maximum(sizes - 2, 0)
+            np.maximum.at(roles[0], first[several], length[several])
+            np.maximum.at(roles[1], ranges(first + 1, inner), np.repeat(length, inner))
+            np.maximum.at(roles[2], (first + sizes - 1)[several], length[several])
+            np.maximum.at(roles[3], first[~several], 1)
+    columns: dict[str, Any] = {}
+    for label, roles in zip(labels, longest, strict=True):
+        values = columns[name_of_column(label)] = np.full(offsets[-1], "-", dtype=object)
+        touched = np.flatnonzero(roles.any(axis=0))
+        values[touched] = [_value(*lengths) for lengths in roles.T[touched].tolist()]
     sentences = []
     for item, (a, b) in zip(seen, pairwise(offsets.tolist()), strict=True):
         added: dict[str, Sequence[str]] = {name: tuple(values[a:b]) for name, values in columns.items()}
@@ -75,26 +82,9 @@ def with_columns(
     return sentences
 
 
-def _add(roles: Int8Array, first: IntArray, sizes: IntArray) -> None:
-    """Note matches by their first tokens and sizes in ``roles[4, N]``."""
-    length, several, inner = np.minimum(sizes, _LONGEST).astype(np.int8), sizes > 1, np.maximum(sizes - 2, 0)
-    np.maximum.at(roles[0], first[several], length[several])
-    np.maximum.at(roles[1], ranges(first + 1, inner), np.repeat(length, inner))
-    np.maximum.at(roles[2], (first + sizes - 1)[several], length[several])
-    np.maximum.at(roles[3], first[~several], 1)
-
-
-def _values(roles: Int8Array) -> Any:
-    """The value of each token."""
-    values = np.full(roles.shape[1], "-", dtype=object)
-    touched = np.flatnonzero(roles.any(axis=0))
-    values[touched] = [_value(*lengths) for lengths in roles.T[touched].tolist()]
-    return values
-
-
 @cache
 def _value(begins: int, goes_on: int, ends: int, alone: int) -> str:
-    """From the longest matches that begin, go on and end at a token, and whether one is there by itself."""
+    """The value of a token from the lengths of its longest matches in each role (0: none); `alone` is 0 or 1."""
     parts = [f"{role}{length}" for role, length in (("B", begins), ("I", goes_on), ("E", ends)) if length]
     return "".join([*parts, "S" * alone])
 

@@ -1,4 +1,4 @@
-"""What a person knows about words: a surface, the label of its spans if it is known, and how much it counts.
+"""Entries that a person knows: a surface, the label of its spans if it is known, and how much it counts.
 
     >>> lexicon = Lexicon(["云计算", ("创新办", "ORG"), ("New York", "LOC", "must"), ("May", "PER", -1.5)])
     >>> len(lexicon), lexicon[2]
@@ -26,6 +26,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -54,8 +55,6 @@ _SAMPLE = 1000  # lines that a format is recognised by
 _NAMES: dict[int, Literal["must", "feature"]] = {FEATURE_CODE: "feature", MUST_CODE: "must"}
 MOST = 1000.0
 """Log odds beyond this are refused: a bonus of that size is meant to be a must."""
-
-
 Key = tuple[str, str | None]
 """Surface and label."""
 
@@ -177,16 +176,14 @@ class Lexicon:
         cls, sentences: Iterable[Any], *, min_count: int = 1, strength: Strength | str = "feature", **options: Any
     ) -> Self:
         """The spans of sentences with tags, with their labels, that occur at least `min_count` times."""
-        every = list(sentences)
-        for number, item in enumerate(every):
+        sentences, tags = list(sentences), []
+        for number, item in enumerate(sentences):
             if not isinstance(item, Sentence) or item.tags is None:
                 raise DataError(f"sentence {number} has no tags: a lexicon is learned from sentences with tags")
-        tags = [list(item.tags) for item in every]
-        counts: Counter[Key] = Counter()
-        for spans in spans_with_surfaces(every, tags, detect(tags)):
-            counts.update(spans)
-        given = parse_strength(strength)
-        entries = (Entry(*key, given) for key, count in counts.items() if count >= min_count)
+            tags.append(list(item.tags))
+        counts: Counter[Key] = Counter(chain.from_iterable(spans_with_surfaces(sentences, tags, detect(tags))))
+        parsed = parse_strength(strength)
+        entries = (Entry(*key, parsed) for key, count in counts.items() if count >= min_count)
         return cls(**options)._with_columns(Columns.of(entries))
 
     def __or__(self, other: Lexicon) -> Lexicon:
@@ -202,13 +199,13 @@ class Lexicon:
 
     def with_strength(self, strength: Strength | str) -> Lexicon:
         """A lexicon of the same entries, all with this strength."""
-        given, size = parse_strength(strength), len(self)
-        code = _CODES.get(given, PREFER_CODE)  # type: ignore[arg-type]
-        bonus = np.full(size, 0.0 if isinstance(given, str) else given)
+        parsed, size = parse_strength(strength), len(self)
+        code = _CODES.get(parsed, PREFER_CODE)  # type: ignore[arg-type]
+        bonus = np.full(size, 0.0 if isinstance(parsed, str) else parsed)
         return self._with_columns(replace(self.columns, codes=np.full(size, code, dtype=np.int64), bonus=bonus))
 
     def __len__(self) -> int:
-        """How many entries."""
+        """The number of entries."""
         return len(self.columns.surfaces)
 
     def __getitem__(self, number: int) -> Entry:
@@ -219,11 +216,11 @@ class Lexicon:
         return Entry(c.surfaces[number], None if label < 0 else c.names[label], strength)
 
     def __iter__(self) -> Iterator[Entry]:
-        """All entries."""
+        """Iterate over the entries."""
         return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
-        """How many entries, and the first."""
+        """The number of entries, and the first of them."""
         some = some_of([repr(surface) for surface in self.columns.surfaces[:4]], 3)
         return f"Lexicon({number_of(len(self), 'entry', 'entries')}: {some})"
 
@@ -319,11 +316,11 @@ def _check_surface(surface: Any) -> None:
         raise DataError("the surface is empty")
 
 
-def _checked(number: int, item: str | Sequence[Any], strength: Strength) -> Entry:
+def _checked(number: int, item: str | Sequence[Any], default: Strength) -> Entry:
     parts = (item,) if isinstance(item, str) else tuple(item) if isinstance(item, Sequence) else ()
     if not 1 <= len(parts) <= 3:
         raise DataError(f"entry {number} must be (surface, label, strength), got {shown(item)}")
-    surface, label, given = (*parts, None, None)[:3]
+    surface, label, strength = (*parts, None, None)[:3]
     try:
         _check_surface(surface)
         if not (label is None or isinstance(label, str)):
@@ -331,17 +328,17 @@ def _checked(number: int, item: str | Sequence[Any], strength: Strength) -> Entr
     except DataError as error:
         raise DataError(f"entry {number}: {error}") from None
     try:
-        return Entry(surface, label or None, strength if given is None else parse_strength(given))
+        return Entry(surface, label or None, default if strength is None else parse_strength(strength))
     except DataError as error:
         raise DataError(f"entry {number}, {shown(surface)}: {error}") from None
 
 
-def spans_with_surfaces(inputs: Sequence[Any], tags: Sequence[Sequence[str]], found: Detection) -> list[list[Key]]:
+def spans_with_surfaces(inputs: Sequence[Any], tags: Sequence[Sequence[str]], how: Detection) -> list[list[Key]]:
     """The surfaces and labels of the spans of each input."""
-    every = spans_from_sequences(tags, found.scheme, style=found.style)
+    spans = spans_from_sequences(tags, how.scheme, style=how.style)
     return [
-        [(surface(item, span.start, span.end), span.label or None) for span in spans]
-        for item, spans in zip(inputs, every, strict=True)
+        [(surface(item, span.start, span.end), span.label or None) for span in of_input]
+        for item, of_input in zip(inputs, spans, strict=True)
     ]
 
 
@@ -376,18 +373,18 @@ def read_entries(
         raise DataError(f"unknown format of lexicons {format!r}: expected one of {', '.join(FORMATS)}{hint}")
     source = Source(path, encoding=encoding)
     name, reason = (format, "it was asked for") if format is not None else _recognised(source)
-    line_of = FORMATS[name]
+    parse_line = FORMATS[name]
     entries: list[Entry] = []
     for number, line in source.lines():
         text = line.strip("\r\n\ufeff ")
         if not text.strip():
             continue
         try:
-            surface, given_label, given = line_of(text, strength)
+            surface, label_in_line, strength_in_line = parse_line(text, strength)
             _check_surface(surface)
         except DataError as error:
             raise CorpusError(str(error), path=source.name, line=number, text=line) from None
-        entries.append(Entry(surface, given_label or label, given))
+        entries.append(Entry(surface, label_in_line or label, strength_in_line))
     return Reading(entries, name, reason)
 
 

@@ -127,8 +127,14 @@ class Matcher:
         points = _code_points("".join(single))
         singles = np.full(int(points.max(initial=-1)) + 2, -1, dtype=np.int64)
         singles[points] = np.arange(len(single))
-        automaton, first = _automaton(list(numbers)[len(single) :]), len(single)
-        return cls(automaton, singles, first, order, ends, blanks, has_blanks, folding, boundaries, _Folded(folding))
+        longer = [pattern if is_unicode(pattern) else _NEVER for pattern in list(numbers)[len(single) :]]
+        with required("a lexicon", "trellis-crf[lexicon]", DataError):
+            import daachorse
+        automaton = daachorse.CharwiseDoubleArrayAhoCorasick(longer) if longer else None
+        first_longer, folded_tokens = len(single), _Folded(folding)
+        return cls(
+            automaton, singles, first_longer, order, ends, blanks, has_blanks, folding, boundaries, folded_tokens
+        )
 
     def matches(self, sentences: Sequence[Any]) -> Matches:
         """All occurrences of entries in the sentences."""
@@ -161,12 +167,12 @@ class Matcher:
 
     def _hits(self, text: str) -> _Hits:
         """The entries at each place of the text."""
-        found: list[tuple[int, int, int]] = []
+        hits: list[tuple[int, int, int]] = []
         if self.automaton is not None:
             # Half a surrogate pair is in no entry; one character stays one.
             plain = text if is_unicode(text) else text.encode("utf-8", "replace").decode()
-            found = self.automaton.find_overlapping(plain)
-        begin, end, longer = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3).T
+            hits = self.automaton.find_overlapping(plain)
+        begin, end, longer = np.fromiter(chain.from_iterable(hits), np.int64, 3 * len(hits)).reshape(-1, 3).T
         number = np.take(self.singles, _code_points(text), mode="clip")
         places = np.flatnonzero(number >= 0)
         patterns = np.concatenate([number[places], longer + self.first_longer])
@@ -179,9 +185,14 @@ class Matcher:
 
     def _fits(self, block: _Text, sentences: Sequence[Any], hits: _Hits) -> BoolArray:
         """Whether white space is where the entry has it, and no word is cut."""
-        kind, characters = _breaks(block, sentences), _of_characters(block)
+        kind = _breaks(block, sentences)
+        # whether a place is in a sentence of characters: one whose tokens are nearly all single ones
+        starts = np.flatnonzero(block.first >= 0)
+        owner, sizes = block.owner[block.first[starts]], np.diff(np.append(starts, len(block.text)))
+        tokens, longer = np.bincount(owner), np.bincount(owner, weights=sizes > 1)
+        characters = np.append(np.repeat((longer < _FEW * tokens)[owner], sizes), False)
         joins = np.zeros(len(kind), dtype=np.bool_)  # letters of one word on both sides
-        letters = _is_latin(block.text)
+        letters = _LATIN[np.minimum(_code_points(block.text), len(_LATIN) - 1)]
         joins[1:-1] = letters[1:] & letters[:-1]
         inner = (kind == _GAP) | ((kind == _UNSURE) & joins & ~characters)
         passed = np.cumsum(inner)
@@ -196,13 +207,6 @@ class Matcher:
             apart = (kind[places] == _UNSURE) | (kind[places] == _GAP)
             fits[row] = apart.all() and inner[places].sum() == between[row]
         return fits
-
-
-def _automaton(patterns: list[str]) -> Any:
-    with required("a lexicon", "trellis-crf[lexicon]", DataError):
-        import daachorse
-    usable = [pattern if is_unicode(pattern) else _NEVER for pattern in patterns]
-    return daachorse.CharwiseDoubleArrayAhoCorasick(usable) if usable else None
 
 
 def _blanks(surface: str, folding: Folding) -> tuple[int, ...]:
@@ -230,24 +234,10 @@ def _breaks(block: _Text, sentences: Sequence[Any]) -> IntArray:
     return kind
 
 
-def _of_characters(block: _Text) -> BoolArray:
-    """For each place of the text whether it is in a sentence whose tokens are characters, nearly all of them single."""
-    starts = np.flatnonzero(block.first >= 0)
-    owner, sizes = block.owner[block.first[starts]], np.diff(np.append(starts, len(block.text)))
-    longer, every = (np.bincount(owner, weights=own) for own in (sizes > 1, np.ones(len(sizes))))
-    return np.append(np.repeat((longer < _FEW * every)[owner], sizes), False)
-
-
 def _code_points(text: str) -> IntArray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
 
 
-def _is_latin(text: str) -> BoolArray:
-    """Letters of scripts that separate words by blanks, and digits."""
-    points = _code_points(text)
-    result: BoolArray = _LATIN[np.minimum(points, len(_LATIN) - 1)]
-    return result
-
-
-# Latin, Greek, Cyrillic, Armenian, Hebrew and Arabic come before U+0700.
+# Letters of scripts that separate words by blanks (Latin, Greek, Cyrillic, Armenian, Hebrew and Arabic come before
+# U+0700) and digits, by code point; the last is for all others.
 _LATIN = np.array([chr(point).isalnum() for point in range(0x700)] + [False], dtype=np.bool_)

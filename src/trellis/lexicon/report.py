@@ -1,4 +1,4 @@
-"""What came of the entries of a lexicon: which fired, which lost, and by how much probability."""
+"""Reports on the entries of a lexicon: which fired, which lost, and by how much probability."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.lexicon.constraints import Occurrences
+from trellis.lexicon.chains import Occurrences
 from trellis.lexicon.lexicon import Entry, surface
 from trellis.results import Grid, Report
 from trellis.tags import Span
@@ -56,13 +56,15 @@ class LexiconReport(Report):
     occurrences: tuple[Occurrence, ...] = ()
 
     @classmethod
-    def of(cls, found: Occurrences, posterior: Any, alone: Any, kinds: tuple[str, ...]) -> LexiconReport:
+    def of(cls, occurrences: Occurrences, posterior: Any, alone: Any, kinds: tuple[str, ...]) -> LexiconReport:
         """The report on occurrences, from the `trellis.models.Posterior` with the lexicon and that of the model alone.
 
         `kinds` are the types of spans, of which an entry without a label may have any.
         """
-        wanted = [kinds if kind < 0 else kinds[kind : kind + 1] for kind in found.kind.tolist()]
-        places = list(zip(*(x.tolist() for x in (found.sequence, found.begin, found.end)), strict=True))
+        wanted = [kinds if kind < 0 else kinds[kind : kind + 1] for kind in occurrences.kind.tolist()]
+        places = list(
+            zip(*(x.tolist() for x in (occurrences.sequence, occurrences.begin, occurrences.end)), strict=True)
+        )
         asked: list[list[Span]] = [[] for _ in posterior.inputs]
         owners: list[list[int]] = [[] for _ in posterior.inputs]
         for row, (b, begin, end) in enumerate(places):
@@ -73,24 +75,24 @@ class LexiconReport(Report):
             np.bincount(
                 rows,
                 weights=np.array([p for _, p in chain.from_iterable(one.span_probabilities(asked))], dtype=np.float64),
-                minlength=len(found),
+                minlength=len(occurrences),
             )
             for one in (posterior, alone)
         )
         best = posterior.spans()
-        occurrences = []
-        for row in np.lexsort((found.end, found.begin, found.sequence)).tolist():
+        reported = []
+        for row in np.lexsort((occurrences.end, occurrences.begin, occurrences.sequence)).tolist():
             b, begin, end = places[row]
             there = tuple(one for one in best[b] if one.span.start < end and begin < one.span.end)
             fired = any(one.span[:2] == (begin, end) and one.span.label in wanted[row] for one in there)
             item = posterior.inputs[b]
-            occurrences.append(
+            reported.append(
                 Occurrence(
                     posterior.first + b,
                     begin,
                     end,
                     surface(item, begin, end),
-                    found.which(row),
+                    occurrences.which(row),
                     fired,
                     min(float(probability[row]), 1.0),
                     min(float(probability_alone[row]), 1.0),
@@ -98,7 +100,7 @@ class LexiconReport(Report):
                     getattr(item, "where", ""),
                 )
             )
-        return cls(tuple(occurrences))
+        return cls(tuple(reported))
 
     def __add__(self, other: LexiconReport) -> LexiconReport:
         """The occurrences of both."""

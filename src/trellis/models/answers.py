@@ -1,4 +1,4 @@
-"""What a tagger says about one text: tags, spans by character, and how sure it is of each.
+"""The answers of a tagger about texts: tags, spans by character, and how sure it is of each.
 
 A block of texts is answered as arrays (`Answers`); each text is a view of them (`Tagged`), whose lists and spans are
 made when they are asked for.
@@ -223,11 +223,11 @@ class Tagged:
         return words_of_spans(self._untagged, [span for span, _ in self.token_spans])
 
     def __iter__(self) -> Iterator[TextSpan]:
-        """The spans."""
+        """Iterate over the spans."""
         return iter(self.spans)
 
     def __len__(self) -> int:
-        """How many spans."""
+        """The number of spans."""
         return len(self.spans)
 
     def to_dict(self) -> dict[str, Any]:
@@ -264,15 +264,9 @@ class Tagged:
         """The text with its spans marked."""
         parts, end = [], 0
         for span in self.spans:
-            parts.append(escape(self.text[end : span.start]))
-            parts.append(
-                _MARK.format(
-                    hue=hue(span.label),
-                    label=escape(span.label, quote=True),
-                    probability=span.probability,
-                    text=escape(span.text),
-                )
-            )
+            label, text = escape(span.label, quote=True), escape(span.text)
+            mark = _MARK.format(hue=hue(span.label), label=label, probability=span.probability, text=text)
+            parts += [escape(self.text[end : span.start]), mark]
             end = span.end
         parts.append(escape(self.text[end:]))
         return f'<div style="line-height:2;white-space:pre-wrap">{"".join(parts)}</div>'
@@ -332,11 +326,8 @@ class LatticeView(Report):
     def shown(self, least: float = 0.01) -> list[int]:
         """The labels that lie on a path, or that some token has with at least this probability."""
         used = {tag for path in self.paths for tag in path.tags}
-        return [
-            j
-            for j, label in enumerate(self.labels)
-            if label in used or any(row[j] >= least for row in self.probabilities)
-        ]
+        highest = np.array(self.probabilities).reshape(-1, len(self.labels)).max(axis=0, initial=0.0)
+        return [j for j, label in enumerate(self.labels) if label in used or highest[j] >= least]
 
     def mark(self, token: int, label: int) -> str:
         """● if the best path has this label at this token, ○ if the second does, else a blank."""
@@ -357,6 +348,8 @@ class LatticeView(Report):
         """For a rich console of this width: the trellis, in parts below each other if it is long, and the paths."""
         from rich.cells import cell_len
         from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
 
         room = width - max((len(self.labels[j]) for j in self.shown()), default=5) - 5
         firsts, used = [0], 0
@@ -367,7 +360,15 @@ class LatticeView(Report):
                 used = 0
             used += needed
         parts = [self._table(first, last) for first, last in pairwise([*firsts, len(self.tokens)])]
-        return Group(*parts, self._path_table())
+        paths = Table(title="The most probable paths", title_justify="left", pad_edge=False)
+        for name in ("", "probability", "labels; below the best only where they differ"):
+            paths.add_column(name, justify="right" if name == "probability" else "left")
+        for rank, path in enumerate(self.paths):
+            both = zip(self.tokens, self.paths[0].tags, path.tags, strict=True)
+            labels = [f"{token}/{tag}" for token, best, tag in both if tag != best] if rank else path.tags
+            mark = (_BEST, _NEXT)[rank] if rank < 2 else " "
+            paths.add_row(mark, f"{path.probability:.4f}", Text(" ".join(labels)))
+        return Group(*parts, paths)
 
     def _table(self, first: int, last: int) -> RenderableType:
         """The tokens `first` to ``last - 1``."""
@@ -385,20 +386,6 @@ class LatticeView(Report):
             table.add_column(Text(token), justify="right", no_wrap=True)
         for j in self.shown():
             table.add_row(Text(self.labels[j]), *(cell(t, j) for t in range(first, last)))
-        return table
-
-    def _path_table(self) -> RenderableType:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(title="The most probable paths", title_justify="left", pad_edge=False)
-        for name in ("", "probability", "labels; below the best only where they differ"):
-            table.add_column(name, justify="right" if name == "probability" else "left")
-        for rank, path in enumerate(self.paths):
-            both = zip(self.tokens, self.paths[0].tags, path.tags, strict=True)
-            labels = [f"{token}/{tag}" for token, best, tag in both if tag != best] if rank else path.tags
-            mark = (_BEST, _NEXT)[rank] if rank < 2 else " "
-            table.add_row(mark, f"{path.probability:.4f}", Text(" ".join(labels)))
         return table
 
     def _repr_html_(self) -> str:

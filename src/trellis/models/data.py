@@ -84,8 +84,17 @@ class Labelled:
     def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None, *, first: int = 0) -> Labelled:
         """Check that each input has its labels, one per token."""
         items = listed(inputs)
+        tags: list[Sequence[Label]] = []
         if labels is None:
-            tags: list[Sequence[Label]] = [_own_tags(i, item) for i, item in enumerate(items, first)]
+            for i, item in enumerate(items, first):
+                if not isinstance(item, Sentence):
+                    raise DataError(
+                        f"sentence {i} is a {type(item).__name__} without labels: give labels, or Sentence objects "
+                        "(HMM.fit_unlabelled learns without any)"
+                    )
+                if item.tags is None:
+                    raise DataError(f"{name_of(i, item)} has no tags")
+                tags.append(item.tags)
         else:
             tags = list(labels)
             for i, sequence in enumerate(tags if not {*map(type, tags)} <= {list, tuple} else ()):
@@ -107,19 +116,13 @@ class Labelled:
             counts = f"{number_of(len(items[i]), 'token')} and {number_of(len(tags[i]), 'label')}"
             raise DataError(f"{name_of(first + i, items[i])} has {counts}: expected as many")
         partial = not all(issubclass(kind, str) for kind in set(map(type, chain.from_iterable(tags))))
-        data = cls(items, tags, partial, first=first)
-        if partial:
-            data._check_choices()
-        return data
-
-    def _check_choices(self) -> None:
-        """A label is a string, None where it is unknown, or several strings one of which is right."""
-        for i, sequence in enumerate(self.labels):
+        for i, sequence in enumerate(tags if partial else ()):
             for position, label in enumerate(sequence):
                 several = isinstance(label, Collection) and all(isinstance(one, str) for one in label)
                 if not (label is None or isinstance(label, str) or several):
-                    where = f"{self.name(i)}, position {position}"
+                    where = f"{name_of(first + i, items[i])}, position {position}"
                     raise DataError(f"{where}: a label must be a string, None or several strings, got {shown(label)}")
+        return cls(items, tags, partial, first=first)
 
     def part(self, start: int, stop: int) -> Labelled:
         """The inputs `start` to ``stop - 1``, with their labels."""
@@ -167,7 +170,7 @@ class Labelled:
             yield run
 
     def choices(self) -> set[str]:
-        """The labels that occur among several possible ones of a token."""
+        """The labels of tokens that have several possible ones."""
         return self._facts.choices
 
     @property
@@ -180,29 +183,25 @@ class Labelled:
         return as_given(self.detect_spelled(scheme))
 
     def detect_spelled(self, scheme: str | None) -> Detection:
-        """Like `detect`, but labels that are only spelled in another way are read as the scheme writes them."""
+        """The scheme as in `detect`, where labels in another spelling are read as the scheme writes them."""
         return detect_pairs(self._facts.pairs, scheme=None if scheme is None else Scheme.parse(scheme))
-
-    def tag_set(self, scheme: str | None) -> TagSet:
-        """The labels with the scheme given, or with the one that fits best; see `labels_in`."""
-        return self.labels_in(self.detect(scheme))
 
     def labels_in(self, detected: Detection) -> TagSet:
         """The labels, and those that the scheme implies: with B-LST there is I-LST."""
         labels = self._facts.labels.union(self._numbered.names)
         return TagSet.from_labels(labels, detected.scheme, detected.style, complete=True)
 
-    def shared_by(self, team: ProcessGroup) -> Labelled:
+    def shared_by(self, group: ProcessGroup) -> Labelled:
         """These sentences, with the label facts of all processes."""
-        if team.count == 1:
+        if group.count == 1:
             return self
-        facts = LabelFacts.merged(team.gather(self.facts()))
+        facts = LabelFacts.merged(group.gather(self.facts()))
         return replace(self, partial=facts.partial, shared=facts)
 
     def facts(self) -> LabelFacts:
         """The label facts of these sentences."""
-        every = chain.from_iterable(self.labels if self.partial else ())
-        choices = (label for label in every if label is not None and not isinstance(label, str))
+        labels = chain.from_iterable(self.labels if self.partial else ())
+        choices = (label for label in labels if label is not None and not isinstance(label, str))
         return LabelFacts(self._numbered.pairs(), set(chain.from_iterable(choices)), self.partial)
 
     @cached
@@ -342,17 +341,6 @@ def name_of(number: int, item: Any) -> str:
     return f"sentence {number} ({where})" if where else f"sentence {number}"
 
 
-def _own_tags(number: int, item: Any) -> Sequence[str]:
-    if not isinstance(item, Sentence):
-        raise DataError(
-            f"sentence {number} is a {type(item).__name__} without labels: give labels, or Sentence objects "
-            "(HMM.fit_unlabelled learns without any)"
-        )
-    if item.tags is None:
-        raise DataError(f"{name_of(number, item)} has no tags")
-    return item.tags
-
-
 def as_given(detected: Detection) -> Detection:
     """Labels in another spelling stay as they are, plain: what was given is what is predicted."""
     return Detection(Scheme.PLAIN, detected.style, 0, {}, {}) if detected.spelling else detected
@@ -436,13 +424,13 @@ def tokenizer_for(setting: Any, inputs: Sequence[Any]) -> Splitter:
     return plain if is_split_so else learned_words(inputs)
 
 
-def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
+def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, earlier: TagSet | None) -> TagSet:
     """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
     spelled = data.detect_spelled(scheme)
     detected = as_given(spelled)
     _refuse_bad(data, detected, constraints)
     tags = data.labels_in(detected)
-    if before is None:
+    if earlier is None:
         if spelled.spelling:  # learned as they are, which costs spans and constraints
             warn(
                 f"the labels look like {spelled.scheme.value} in another spelling ({spellings(spelled)}) and are "
@@ -450,8 +438,8 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
                 "scheme='plain' says that they are meant so"
             )
     else:
-        new = [label for label in tags.labels if label not in before]
-        tags = TagSet((*before.labels, *new), before.scheme, before.style)
+        new = [label for label in tags.labels if label not in earlier]
+        tags = TagSet((*earlier.labels, *new), earlier.scheme, earlier.style)
     if len(tags) < 2:
         only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
         raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
@@ -479,13 +467,13 @@ def check_held_out(dev: Labelled, tags: TagSet) -> None:
         )
 
 
-def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: StateMap | None) -> StateMap:
+def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, earlier: StateMap | None) -> StateMap:
     """The states to learn: in the scheme of an earlier model, else in the one asked for.
 
     If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
     """
-    if before is not None:
-        return StateMap.of(tags, before.scheme)
+    if earlier is not None:
+        return StateMap.of(tags, earlier.scheme)
     return StateMap.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
@@ -524,15 +512,15 @@ def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled
 
     A sentence with partly known labels is never bad; its labels are only written as the scheme spells them.
     """
-    every = list(range(len(data.inputs)))
+    numbers = list(range(len(data.inputs)))
     if how == "error":
-        return data, every
+        return data, numbers
     check_on_bad_tags(how)
-    full = [i for i in every if not data.partial or all(isinstance(label, str) for label in data.labels[i])]
+    full = [i for i in numbers if not data.partial or all(isinstance(label, str) for label in data.labels[i])]
     detected = data.detect_spelled(scheme) if how == "repair" else data.detect(scheme)
     result = mend([list(map(str, data.labels[i])) for i in full], detected, how)
     if not (result.bad or detected.spelling):
-        return data, every
+        return data, numbers
     warn("\n".join(notes_on(result, detected, lambda number, position: data.place(full[number], position))))
 
     def spelled(label: Label) -> Label:
@@ -541,8 +529,8 @@ def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled
         return [detected.spelling.get(one, one) for one in label]
 
     tags: dict[int, Sequence[Label] | None] = dict(zip(full, result.tags, strict=True))
-    tags |= {i: list(map(spelled, data.labels[i])) for i in every if i not in tags}
-    remaining = [i for i in every if tags[i] is not None]
+    tags |= {i: list(map(spelled, data.labels[i])) for i in numbers if i not in tags}
+    remaining = [i for i in numbers if tags[i] is not None]
     inputs, labels = [data.inputs[i] for i in remaining], [tags[i] or () for i in remaining]
     return replace(data, inputs=inputs, labels=labels, shared=None, numbers=remaining), remaining
 

@@ -19,7 +19,7 @@ from trellis import chain, config
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ModelError, StoreError
 from trellis.models.data import Labelled
-from trellis.models.registry import tagger_class
+from trellis.models.families import tagger_class
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
 from trellis.text import splitter

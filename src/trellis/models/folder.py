@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from trellis import config, files, store
 from trellis.errors import ModelError, StoreError
-from trellis.models.registry import FAMILIES, tagger_class
-from trellis.training import read_history
+from trellis.models.families import FAMILIES, tagger_class
 from trellis.training.checkpoint import TrainingFolder, has_checkpoints, locked, owner_of, read_state
 from trellis.training.history import CURVE, HISTORY, history_texts
 from trellis.training.process_group import is_first_process
@@ -29,18 +28,6 @@ from trellis.untrusted import Fields, read_json
 
 if TYPE_CHECKING:
     from trellis.models.tagger import Tagger
-
-__all__ = [
-    "ModelFolder",
-    "load",
-    "model_file",
-    "prepare",
-    "read_history",
-    "read_record",
-    "save_model",
-    "save_record",
-    "training",
-]
 
 MODEL, CONFIG, RECORD, CHECKPOINTS = "model.safetensors", "config.toml", "training.json", "checkpoints"
 _TEXTS = ("trellis", "command", "model", "task", "scheme", "tokenizer", "started", "reason")  # of the record
@@ -55,8 +42,19 @@ class ModelFolder:
         self.path, self._is_main = path, is_main
         if is_main:
             files.remove_partial(path)
-            if not overwrite:
-                _check_model(path, model, kind, resume)
+            if (path / MODEL).exists() and not overwrite:
+                family = _family_in(path, model)
+                if family not in (model, kind):
+                    other = "a file that is not a model" if family is None else f"a {family} model"
+                    raise ModelError(
+                        f"{path} holds {other}, not a {model} model: replace it with --overwrite (in Python "
+                        "overwrite=True), or choose another folder"
+                    )
+                if resume and not (path / CHECKPOINTS).exists():
+                    raise ModelError(
+                        f"{path} holds a finished training: there is nothing to resume. To train its model further, "
+                        f"use --warm-start {path} (in Python, warm_start=True)"
+                    )
         self.training = TrainingFolder(
             path / CHECKPOINTS, model, home=path, resume=resume, overwrite=overwrite, is_main=is_main
         )
@@ -115,7 +113,7 @@ def model_file(path: str | Path) -> Path:
     if not given.is_dir():
         return given
     if not (given / MODEL).is_file():
-        raise StoreError(f"the folder {path} holds no model{_why_not(given)}")
+        raise StoreError(f"the folder {path} holds no model{_training_in(given)}")
     return given / MODEL
 
 
@@ -157,28 +155,34 @@ def save_record(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_record(path: str | Path) -> dict[str, Any]:
-    """The record of a model folder; empty for a model file without one."""
+    """The record of a model folder, empty for a model file without one.
+
+    Each field is of its type, since anybody may have changed the file; unknown fields stay.
+    """
     file = Path(path) / RECORD
     values = read_json(file)
-    return {} if values is None else _checked_record(values, f"{file}, the record of a training,")
+    if values is None:
+        return {}
+    record = Fields(values, f"{file}, the record of a training,")
+    for name in record.values.keys() & set(_TEXTS):
+        record.value(name, str, type(None))
+    for name in record.values.keys() & {"seconds", "iterations"}:
+        record.value(name, int, float, type(None))
+    if "labels" in record:
+        record.texts("labels")
+    if "reading" in record:
+        record.table("reading")
 
+    def tables(name: str) -> list[Fields]:
+        return [record.table(name).table(role) for role in record.table(name).values] if name in record else []
 
-def _check_model(path: Path, model: str, kind: str, resume: bool) -> None:
-    """A model of another family is not replaced by mistake, and a finished one is not resumed."""
-    if not (path / MODEL).exists():
-        return
-    family = _family_in(path, model)
-    if family not in (model, kind):
-        other = "a file that is not a model" if family is None else f"a {family} model"
-        raise ModelError(
-            f"{path} holds {other}, not a {model} model: replace it with --overwrite (in Python overwrite=True), or "
-            "choose another folder"
-        )
-    if resume and not (path / CHECKPOINTS).exists():
-        raise ModelError(
-            f"{path} holds a finished training: there is nothing to resume. To train its model further, use "
-            f"--warm-start {path} (in Python, warm_start=True)"
-        )
+    for data_file in tables("data"):
+        for name, kinds in _FILE.items():
+            data_file.value(name, *kinds)
+    for figures in tables("figures"):
+        for name in figures.values:
+            figures.value(name, int, float)
+    return record.values
 
 
 def _family_in(path: Path, wanted: str) -> str | None:
@@ -194,8 +198,8 @@ def _family_in(path: Path, wanted: str) -> str | None:
     return kind
 
 
-def _why_not(path: Path) -> str:
-    """Why there is no model in a folder."""
+def _training_in(path: Path) -> str:
+    """The end of a message about a folder without a model: that it is being trained, or was interrupted."""
     expected = f": expected {MODEL} in it"
     with suppress(StoreError):
         state, owner = read_state(path / CHECKPOINTS), owner_of(path)
@@ -206,27 +210,3 @@ def _why_not(path: Path) -> str:
         how = "continue it with trellis train --resume" if has_checkpoints(path / CHECKPOINTS) else "train it again"
         return f": it holds {state}; {how}"
     return expected
-
-
-def _checked_record(values: Any, where: str) -> dict[str, Any]:
-    """The record, once each field is of its type, since anybody may have changed the file; unknown fields stay."""
-    record = Fields(values, where)
-    for name in record.values.keys() & set(_TEXTS):
-        record.value(name, str, type(None))
-    for name in record.values.keys() & {"seconds", "iterations"}:
-        record.value(name, int, float, type(None))
-    if "labels" in record:
-        record.texts("labels")
-    if "reading" in record:
-        record.table("reading")
-
-    def tables(name: str) -> list[Fields]:
-        return [record.table(name).table(role) for role in record.table(name).values] if name in record else []
-
-    for file in tables("data"):
-        for name, kinds in _FILE.items():
-            file.value(name, *kinds)
-    for figures in tables("figures"):
-        for name in figures.values:
-            figures.value(name, int, float)
-    return record.values

@@ -94,12 +94,10 @@ class Pipeline:
             tagged = [item.with_tags(labels) for item, labels in zip(items, best, strict=True)]
             if tagger.makes_words:
                 tagged = [to_words(item, scheme=tags.scheme, style=tags.style) for item in tagged]
-            items = [
-                replace(
-                    item, tags=None, columns={**item.columns, **({} if segments(tags) else {name: item.tags or ()})}
-                )
-                for item in tagged
-            ]
+            items = []
+            for item in tagged:
+                columns = item.columns if segments(tags) else {**item.columns, name: item.tags or ()}
+                items.append(replace(item, tags=None, columns=columns))
             from_text = None  # words of a later tagger do not end at white space
         return items
 

@@ -34,7 +34,7 @@ from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import ChainError, ModelError, NoPathError, number_of, shown
 from trellis.lazy import cached
 from trellis.lexicon.bonus import ChainPart, SpanStates, span_types
-from trellis.lexicon.constraints import Occurrences
+from trellis.lexicon.chains import Occurrences
 from trellis.lexicon.report import LexiconReport
 from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -44,7 +44,7 @@ from trellis.tags import Scheme, Span, SpanTable, StateMap, TagSet
 from trellis.tags.spans import ScoredSpan
 
 if TYPE_CHECKING:
-    from trellis.models.explain import Explanation
+    from trellis.models.explanation import Explanation
 
 T = TypeVar("T")
 Known = Sequence[Sequence[Label]]
@@ -142,7 +142,10 @@ class Posterior:
         probabilities: bool = True,
         token_probabilities: bool = True,
     ) -> Answers:
-        """What `annotate` says, as arrays; faster without probabilities, or those of tokens, which are empty then."""
+        """Tags, spans and their probabilities as arrays; see `annotate`.
+
+        Probabilities that are left out, all of them or those of tokens, are empty arrays, which is faster.
+        """
         if len(self.inputs) != len(self):
             raise ModelError(
                 f"annotate needs the tokens: {len(self.inputs)} inputs are given for {len(self)} sequences"
@@ -170,14 +173,14 @@ class Posterior:
 
     def explain(self, index: int, position: int) -> Explanation:
         """Why a token of one input got its label: the scores that spoke for it and for the runner-up."""
-        from trellis.models.explain import explain
+        from trellis.models.explanation import explain
 
         one = self.part(index)
         with one.named():
             return explain(one.scores, position, self.tags, one.state_labels, tokens=one._tokens(0))
 
     def segments(self, *, longest: int | None = None) -> SpanSegments:
-        """The same distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
+        """The distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
         if self.occurrences is not None and len(self.occurrences):
             raise ModelError("segments are those of a model without a lexicon: ask for the posterior with lexicon=None")
         return segments_of(self.scores, self.tags, self.state_labels, longest=longest)
@@ -232,17 +235,16 @@ class Posterior:
         except NoPathError:
             name = name_of(one.first, one.inputs[0] if len(one.inputs) else None)
             wanted = {"span": None if span is None else tuple(span), "labels": labels}
-            said = " and ".join(f"the {key} {shown(value)}" for key, value in wanted.items() if value)
-            raise NoPathError(f"{name}: no labelling that is possible here has {said or 'any labels'}") from None
+            conditions = " and ".join(f"the {key} {shown(value)}" for key, value in wanted.items() if value)
+            raise NoPathError(f"{name}: no labelling that is possible here has {conditions or 'any labels'}") from None
         return Posterior(scores, self.tags, state_labels, one.inputs, one.first)
 
     def lexicon_report(self) -> LexiconReport:
         """Which entries of the lexicon fired, which lost, and by how much probability."""
-        occurrences = self.occurrences
-        if occurrences is None:
+        if self.occurrences is None:
             raise ModelError("there is no lexicon to report on: ask for the posterior with lexicon=")
         alone = Posterior(self.scores, self.tags, self.state_labels, self.inputs, self.first)
-        return LexiconReport.of(occurrences, self, alone, span_types(self.tags))
+        return LexiconReport.of(self.occurrences, self, alone, span_types(self.tags))
 
     @cached
     def _ids(self) -> IntArray:
@@ -251,7 +253,7 @@ class Posterior:
 
     @cached
     def _marginals(self) -> FloatArray:
-        """``(N, L)``."""
+        """The probability of each label at each token, ``(N, L)``."""
         L = len(self.tags)
         return self._by_token(lambda one: sum_by_label(one.scores.marginals().tokens, one.state_labels, L))
 
@@ -309,20 +311,18 @@ class Posterior:
         for way in self.tags.ways_of_writing(table, self.scores.lengths, illegal=self._allows_illegal):
             if len(way.rows) == 0:
                 continue
-            places = np.stack([table.sequence, table.begin, table.end], axis=1)[way.rows]
-            if way.before is None and way.after is None and (places[:, 2] - places[:, 1] == 1).all():
-                flat = offsets_of(self.scores.lengths)[places[:, 0]] + places[:, 1]
-                result[way.rows] += self._marginals[flat, way.tags]
+            sequence, begin, end = (column[way.rows] for column in (table.sequence, table.begin, table.end))
+            if way.before is None and way.after is None and (end - begin == 1).all():
+                result[way.rows] += self._marginals[offsets_of(self.scores.lengths)[sequence] + begin, way.tags]
                 continue
-            sizes = places[:, 2] - places[:, 1]
             for part in self._parts:
                 numbers = np.full(len(self), -1, dtype=np.int64)
                 numbers[part.sequences] = np.arange(len(part.sequences))
-                chosen = numbers[places[:, 0]] >= 0
+                chosen = numbers[sequence] >= 0
                 with self.named(part.sequences):
                     logs = part.scores.span_log_prob(
-                        np.column_stack([numbers[places[chosen, 0]], places[chosen, 1:]]),
-                        way.tags[np.repeat(chosen, sizes)],
+                        np.column_stack([numbers[sequence], begin, end])[chosen],
+                        way.tags[np.repeat(chosen, end - begin)],
                         before=None if way.before is None else way.before[chosen],
                         after=None if way.after is None else way.after[chosen],
                         state_labels=part.state_labels,
@@ -352,21 +352,17 @@ class Posterior:
                 raise
             number = error.sequence if sequences is None else int(sequences[error.sequence])
             renamed = error.about(name_of(self.first + number, self.inputs[number] if len(self.inputs) else None))
-            if isinstance(renamed, NoPathError):
-                renamed = self._with_token(renamed, number)
+            if isinstance(renamed, NoPathError) and len(self.inputs):
+                impossible = np.isneginf(self.scores.part(number).emissions).all(axis=1)
+                if impossible.any():
+                    position = int(impossible.argmax())
+                    token = shown(tokens_of(self.inputs[number])[position])
+                    renamed = NoPathError(
+                        f"{renamed}; no label can have the token {token} at position {position}: the model has never "
+                        "seen it, or not with the labels that are allowed there"
+                    )
             renamed.sequence = number
             raise renamed from None
-
-    def _with_token(self, error: NoPathError, number: int) -> NoPathError:
-        """The error, with the token that no label can have, if there is one."""
-        stuck = np.flatnonzero(np.isneginf(self.scores.part(number).emissions).all(axis=1))
-        if len(stuck) == 0 or not len(self.inputs):
-            return error
-        token = tokens_of(self.inputs[number])[int(stuck[0])]
-        return NoPathError(
-            f"{error}; no label can have the token {shown(token)} at position {stuck[0]}: the model has never seen it, "
-            "or not with the labels that are allowed there"
-        )
 
 
 def best_labels(

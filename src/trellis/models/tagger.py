@@ -34,7 +34,7 @@ from trellis.corpus import OnBadTags
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, shown
 from trellis.lexicon import Lexicon
 from trellis.lexicon.bonus import cut_at_gaps
-from trellis.lexicon.constraints import apply_lexicons
+from trellis.lexicon.chains import apply_lexicons
 from trellis.lexicon.features import with_columns
 from trellis.lexicon.lexicon import spans_with_surfaces
 from trellis.models.answers import Answers, Labelling, LatticeView, Tagged, documents
@@ -66,7 +66,7 @@ from trellis.training.checkpoint import TrainingFolder
 from trellis.training.process_group import SINGLE, ProcessGroup, current_group
 
 if TYPE_CHECKING:
-    from trellis.models.explain import Explanation
+    from trellis.models.explanation import Explanation
 
 C = TypeVar("C")
 Text = str | Sentence | Sequence[str]

@@ -61,12 +61,22 @@ class FeatureFunctions:
         *,
         weights: npt.ArrayLike | None = None,
     ) -> None:
-        self.labels = _checked_labels(labels)
+        try:
+            self.labels = tuple(labels)
+            distinct = len(set(self.labels)) == len(self.labels)
+        except TypeError as error:
+            raise ModelError(
+                f"labels must be a list of labels that have a hash, got {shown(labels)}: {error}"
+            ) from None
+        if not self.labels or not distinct:
+            raise ModelError(f"labels must be one or more and distinct, got {shown(self.labels)}")
         self.transitions: tuple[TransitionFunction, ...] = _functions("transitions", transitions)
         self.states: tuple[StateFunction, ...] = _functions("states", states)
         self._ids = {label: number for number, label in enumerate(self.labels)}
         if weights is not None:
-            self.weights_ = self._checked(weights)
+            self.weights_, count = plain_array(weights, np.float64).copy(), len(self.names)
+            if self.weights_.shape != (count,) or not np.isfinite(self.weights_).all():
+                raise ModelError(f"weights must be {count} finite numbers, one per function, got {shown(weights)}")
 
     @property
     def names(self) -> list[str]:
@@ -75,7 +85,10 @@ class FeatureFunctions:
 
     def scores(self, X: Sequence[Any]) -> chain.ChainScores:
         """The chain of the sentences: it answers every question about their labels, as numbers ``0 .. L - 1``."""
-        return self._chain(self._evaluated(X), self._weights())
+        values = self._evaluated(X)
+        if not hasattr(self, "weights_"):
+            raise NotFittedError("this model has no weights yet: call fit, or give them with weights=")
+        return self._chain(values, self.weights_)
 
     def score(self, x: Any, y: Sequence[Hashable]) -> float:
         """The score of the labels of a sentence, not normalised: the sum of all weighted functions."""
@@ -91,13 +104,13 @@ class FeatureFunctions:
 
     def viterbi(self, x: Any) -> ScoredLabels:
         """The best labels of a sentence, and their score; among equals the label that is listed first."""
-        found = self.scores([x]).viterbi()
-        return ScoredLabels(self._decoded(found.tags), float(found.scores[0]))
+        best = self.scores([x]).viterbi()
+        return ScoredLabels(self._decoded(best.tags), float(best.scores[0]))
 
     def kbest(self, x: Any, k: int) -> list[ScoredLabels]:
         """The k best labellings of a sentence, best first; fewer where fewer exist."""
-        found = self.scores([x]).kbest(k)
-        pairs = zip(found.tags[0], found.scores[0], strict=True)
+        paths = self.scores([x]).kbest(k)
+        pairs = zip(paths.tags[0], paths.scores[0], strict=True)
         return [ScoredLabels(self._decoded(ids), float(score)) for ids, score in pairs]
 
     def marginals(self, x: Any) -> FloatArray:
@@ -124,7 +137,15 @@ class FeatureFunctions:
         Weights that are there already are where it begins; c1 and c2 are those of `trellis.CRF`. Without a limit
         (`max_iterations` None) it ends where the loss does. `history_` tells how it went.
         """
-        _check_settings(c1, c2, max_iterations)
+        for name, value in (("c1", c1), ("c2", c2)):
+            if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
+                raise ModelError(f"{name} must be a finite number >= 0, got {shown(value)}")
+        if max_iterations is not None:
+            whole = isinstance(max_iterations, int | np.integer) and not isinstance(max_iterations, bool)
+            if not whole or max_iterations < 1:
+                raise ModelError(
+                    f"max_iterations must be an integer >= 1, or None for no limit, got {shown(max_iterations)}"
+                )
         values = self._evaluated(X)
         if len(values.lengths) == 0:
             raise ModelError("there is nothing to learn from: X has no sentence")
@@ -137,17 +158,6 @@ class FeatureFunctions:
 
     weights_: FloatArray
     history_: History
-
-    def _checked(self, weights: npt.ArrayLike) -> FloatArray:
-        found, count = plain_array(weights, np.float64).copy(), len(self.names)
-        if found.shape != (count,) or not np.isfinite(found).all():
-            raise ModelError(f"weights must be {count} finite numbers, one per function, got {shown(weights)}")
-        return found
-
-    def _weights(self) -> FloatArray:
-        if not hasattr(self, "weights_"):
-            raise NotFittedError("this model has no weights yet: call fit, or give them with weights=")
-        return self.weights_
 
     def _evaluated(self, X: Sequence[Any]) -> FunctionValues:
         if isinstance(X, str | Mapping | Set) or not isinstance(X, Sized):
@@ -182,35 +192,14 @@ class FeatureFunctions:
         return [self.labels[number] for number in ids.tolist()]
 
 
-def _checked_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    try:
-        found = tuple(labels)
-        distinct = len(set(found)) == len(found)
-    except TypeError as error:
-        raise ModelError(f"labels must be a list of labels that have a hash, got {shown(labels)}: {error}") from None
-    if not found or not distinct:
-        raise ModelError(f"labels must be one or more and distinct, got {shown(found)}")
-    return found
-
-
 def _functions(name: str, functions: Any) -> tuple[Any, ...]:
     if not isinstance(functions, Iterable):
         raise ModelError(f"{name} must be a list of feature functions, got {shown(functions)}")
-    found = tuple(functions)
-    for function in found:
+    checked = tuple(functions)
+    for function in checked:
         if not callable(function):
             raise ModelError(f"a feature function must be callable, got {shown(function)}")
-    return found
-
-
-def _check_settings(c1: Any, c2: Any, max_iterations: Any) -> None:
-    for name, value in (("c1", c1), ("c2", c2)):
-        if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
-            raise ModelError(f"{name} must be a finite number >= 0, got {shown(value)}")
-    if max_iterations is None:
-        return
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int | np.integer) or max_iterations < 1:
-        raise ModelError(f"max_iterations must be an integer >= 1, or None for no limit, got {shown(max_iterations)}")
+    return checked
 
 
 class _Likelihood:
@@ -250,7 +239,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True)
 class SparseTable:
-    """What is not zero: function `functions[e]` has the value `values[e]` in cell `cells[e]` of a flat array."""
+    """Feature functions as entries that are not zero: `functions[e]` is `values[e]` in cell `cells[e]`."""
 
     cells: IntArray
     functions: IntArray
@@ -260,15 +249,13 @@ class SparseTable:
 
     def scores(self, weights: FloatArray) -> FloatArray:
         """sum_k weights[k] f_k, for each cell."""
-        return _sums(self.cells, self.values * weights[self.functions], self.size)
+        sums = np.bincount(self.cells, self.values * weights[self.functions], self.size)
+        return sums.astype(np.float64, copy=False)
 
     def totals(self, amounts: FloatArray, count: int) -> FloatArray:
         """sum_c amounts[c] f_k(c), for each of `count` functions."""
-        return _sums(self.functions, self.values * amounts[self.cells], count)
-
-
-def _sums(places: IntArray, amounts: FloatArray, size: int) -> FloatArray:
-    return np.bincount(places, amounts, size).astype(np.float64, copy=False)
+        sums = np.bincount(self.functions, self.values * amounts[self.cells], count)
+        return sums.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +274,12 @@ def evaluate(
     transitions: Sequence[TransitionFunction],
 ) -> FunctionValues:
     """Ask each function about each label, or pair of labels, of each place of each sentence."""
-    lengths = np.array([_length(x, n) for n, x in enumerate(sentences)], dtype=np.int64)
+    lengths = np.zeros(len(sentences), dtype=np.int64)
+    for n, x in enumerate(sentences):
+        try:
+            lengths[n] = len(x)
+        except TypeError:
+            raise ModelError(f"sentence {n} must have a length, one place per label; got {type(x).__name__}") from None
     positions = [(n, i) for n, T in enumerate(lengths) for i in range(T)]
     state_table = _table(sentences, positions, list(product(labels)), states)
     steps = [(n, i) for n, i in positions if i > 0]
@@ -299,16 +291,8 @@ def evaluate(
 
 
 def name_of(function: Any) -> str:
-    """What a function is called in messages and tables."""
+    """The name of a function in messages and tables."""
     return getattr(function, "__name__", None) or shown(function)
-
-
-def _length(sentence: Any, number: int) -> int:
-    try:
-        return len(sentence)
-    except TypeError:
-        found = type(sentence).__name__
-        raise ModelError(f"sentence {number} must have a length, one place per label; got {found}") from None
 
 
 def _table(

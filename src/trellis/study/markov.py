@@ -80,11 +80,28 @@ class MarkovChain:
             raise ModelError(f"smoothing must be one of {', '.join(_SMOOTHINGS)}, got {smoothing!r}")
         if not isinstance(alpha, int | float | np.integer | np.floating) or not 0 <= alpha < np.inf:
             raise ModelError(f"alpha must be a finite number >= 0, got {shown(alpha)}")
-        listed = [_listed(own) for own in _each(sequences)]
-        names = _names_in(listed) if states is None else _check_names(states)
+        listed = [_listed(sequence) for sequence in _each(sequences)]
+        if states is None:
+            for number, sequence in enumerate(listed):
+                with _about(number):
+                    _check_states(sequence)
+            occurring = set().union(*listed)
+            if len({isinstance(state, str) for state in occurring}) > 1:
+                raise ModelError("states must be all strings or all integers, got both")
+            names: tuple[State, ...] = tuple(sorted(occurring))
+        else:
+            names = _check_names(states)
         if not names:
             raise ModelError("there is nothing to learn from: no state occurs")
-        start, transitions, occurrences = _count(listed, {name: i for i, name in enumerate(names)})
+        L, ids = len(names), {name: i for i, name in enumerate(names)}
+        # how often each state comes first, each pair of states follows each other, and each state occurs
+        start, transitions, occurrences = np.zeros(L), np.zeros((L, L)), np.zeros(L)
+        for number, sequence in enumerate(listed):
+            with _about(number):
+                path = _encode(sequence, ids)
+            np.add.at(start, path[:1], 1.0)
+            np.add.at(transitions, (path[:-1], path[1:]), 1.0)
+            np.add.at(occurrences, path, 1.0)
         legal = np.ones_like(transitions, dtype=np.bool_)
         base = occurrences / max(occurrences.sum(), 1.0)
         rows = [smoothed(counts, legal[0], smoothing, alpha, base) for counts in (start, *transitions)]
@@ -97,11 +114,11 @@ class MarkovChain:
 
     def log_likelihood(self, sequences: Iterable[Sequence[State]]) -> FloatArray:
         """Log probability of each sequence; minus infinity if a step is impossible."""
-        found = []
-        for number, own in enumerate(_each(sequences)):
+        logs_of_sequences = []
+        for number, sequence in enumerate(_each(sequences)):
             with _about(number):
-                found.append(self.log_probability(own))
-        return np.array(found, dtype=np.float64)
+                logs_of_sequences.append(self.log_probability(sequence))
+        return np.array(logs_of_sequences, dtype=np.float64)
 
     def aic(self, sequences: Iterable[Sequence[State]]) -> float:
         """Akaike's information criterion of all sequences together; lower is better."""
@@ -109,7 +126,7 @@ class MarkovChain:
 
     def bic(self, sequences: Iterable[Sequence[State]]) -> float:
         """The Bayesian information criterion of all sequences together, with one observation per state."""
-        listed = [_listed(own) for own in _each(sequences)]
+        listed = [_listed(sequence) for sequence in _each(sequences)]
         return bayesian(float(self.log_likelihood(listed).sum()), self._free(), sum(map(len, listed)))
 
     def _free(self) -> int:
@@ -155,19 +172,6 @@ class MarkovChain:
         return [[self._names[i] for i in path] for path in paths.tolist()]
 
 
-def _count(sequences: list[list[Any]], ids: dict[State, int]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """How often each state comes first, each pair of states follows each other, and each state occurs."""
-    L = len(ids)
-    start, transitions, occurrences = np.zeros(L), np.zeros((L, L)), np.zeros(L)
-    for number, own in enumerate(sequences):
-        with _about(number):
-            path = _encode(own, ids)
-        np.add.at(start, path[:1], 1.0)
-        np.add.at(transitions, (path[:-1], path[1:]), 1.0)
-        np.add.at(occurrences, path, 1.0)
-    return start, transitions, occurrences
-
-
 @contextmanager
 def _about(number: int) -> Iterator[None]:
     """Errors name the sequence that they are about."""
@@ -195,10 +199,10 @@ def _each(sequences: Any) -> Iterator[Any]:
     """The sequences; a string is a state, and not a sequence of characters."""
     if isinstance(sequences, str) or not isinstance(sequences, Iterable):
         raise ModelError(f"expected a list of sequences of states, got {shown(sequences)}")
-    for number, own in enumerate(sequences):
-        if isinstance(own, str):
-            raise ModelError(f"sequence {number} must be a list of states, got the string {shown(own)}")
-        yield own
+    for number, sequence in enumerate(sequences):
+        if isinstance(sequence, str):
+            raise ModelError(f"sequence {number} must be a list of states, got the string {shown(sequence)}")
+        yield sequence
 
 
 def _listed(states: Any) -> list[Any]:
@@ -207,17 +211,6 @@ def _listed(states: Any) -> list[Any]:
     if isinstance(states, np.ndarray):
         states = states.tolist()
     return [state.item() if isinstance(state, np.integer | np.str_) else state for state in states]
-
-
-def _names_in(sequences: list[list[Any]]) -> tuple[State, ...]:
-    """The states that occur, in order."""
-    for number, own in enumerate(sequences):
-        with _about(number):
-            _check_states(own)
-    found = set().union(*sequences)
-    if len({isinstance(state, str) for state in found}) > 1:
-        raise ModelError("states must be all strings or all integers, got both")
-    return tuple(sorted(found))
 
 
 def _check_names(states: Sequence[State]) -> tuple[State, ...]:

@@ -33,7 +33,7 @@ def objective_of(X, y, *, text=TEXT, all_edges=False, min_freq=0.0, scheme="plai
     data, index, edges = Labelled.of(X, y), AttributeIndex(), AttributeIndex()
     observed = Observed.of(TemplateExtractor(Templates.parse(text)), X, index, edges, grow=True)
     choice = FeatureSelection(min_freq, False, True, True, constraints, all_edges)
-    states = StateMap.of(data.tag_set(scheme))
+    states = StateMap.of(data.labels_in(data.detect(scheme)))
     return CRFObjective(observed, index, data, states, choice, edge_index=edges, **options)
 
 

@@ -32,7 +32,7 @@ def objective_of(X, y, *, pairs=4, every=False, min_freq=0.0, **options):
     data, index = Labelled.of(X, y), AttributeIndex()
     observed = Observed.of(TemplateExtractor(Templates.parse(TEXT)), X, index, None, grow=True)
     choice = FeatureSelection(min_freq, False, every, True, False, False, pairs)
-    return CRFObjective(observed, index, data, StateMap.of(data.tag_set("plain")), choice, **options)
+    return CRFObjective(observed, index, data, StateMap.of(data.labels_in(data.detect("plain"))), choice, **options)
 
 
 def named(p, names):

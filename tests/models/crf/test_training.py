@@ -45,7 +45,9 @@ def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="p
     index = AttributeIndex()
     compiled = GivenExtractor().compile(X, index, grow=True)
     choice = FeatureSelection(0.0, all_states, True, True, constraints)
-    return CRFObjective(Observed(compiled), index, data, StateMap.of(data.tag_set(scheme)), choice, c2=c2, **options)
+    return CRFObjective(
+        Observed(compiled), index, data, StateMap.of(data.labels_in(data.detect(scheme))), choice, c2=c2, **options
+    )
 
 
 class Reference:

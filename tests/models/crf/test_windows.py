@@ -28,7 +28,9 @@ def evaluated(extractor, inputs, y, index, *, min_freq=0.0, single=False):
     data = Labelled.of(inputs, y)
     observed = Observed.of(extractor, inputs, index, None, grow=True)
     choice = FeatureSelection(min_freq, False, True, True, False)
-    objective = CRFObjective(observed, index, data, StateMap.of(data.tag_set("plain")), choice, single=single)
+    objective = CRFObjective(
+        observed, index, data, StateMap.of(data.labels_in(data.detect("plain"))), choice, single=single
+    )
     weights = np.random.default_rng(3).normal(size=objective.size)
     gradient = np.empty_like(weights)
     return objective.evaluate(weights, gradient), gradient

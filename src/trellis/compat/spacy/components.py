@@ -22,8 +22,8 @@ from trellis.errors import ConfigError, DataError, ModelError, number_of, warn
 from trellis.models import Tagged, Tagger, load
 from trellis.models.answers import Answers
 from trellis.models.data import segments
+from trellis.models.families import get_family, make_tagger
 from trellis.models.folder import prepare, save_model
-from trellis.models.registry import get_family, make_tagger
 from trellis.optional import needed
 from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, splitter

@@ -40,7 +40,7 @@ from trellis.features import (
 from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
 from trellis.metrics import Grid, Report
-from trellis.models import explain
+from trellis.models import explanation
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.data import (
     MOST_PAIRS,
@@ -498,7 +498,7 @@ class CRF(Tagger[CRFConfig]):
         states = len(p.start) if p.state_labels is None else len(p.state_labels)
         return scores_per_token(states, steps=p.edges is not None)
 
-    def explain(self, sentence: Any, position: int) -> explain.Explanation:
+    def explain(self, sentence: Any, position: int) -> explanation.Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
 
         The runner-up is the best labelling of the sentence with another label there; the differences of all
@@ -508,17 +508,17 @@ class CRF(Tagger[CRFConfig]):
         seen = self._prepared([sentence], self._lexicons("own"))
         observed = Observed.of(extractor, seen, p.index, None if p.edges is None else p.edges.index)
 
-        def parts(t: int, chosen: int, runner_up: int) -> Iterator[explain.Part]:
+        def parts(t: int, chosen: int, runner_up: int) -> Iterator[explanation.Part]:
             pair = chosen, runner_up
             if p.state_labels is not None:
                 pair = int(p.state_labels[chosen]), int(p.state_labels[runner_up])
             return _parts(observed.tokens, p, t, *pair)
 
-        def step_parts(t: int, chosen: explain.Step, runner_up: explain.Step) -> Iterator[explain.Part]:
+        def step_parts(t: int, chosen: explanation.Step, runner_up: explanation.Step) -> Iterator[explanation.Part]:
             if p.edges is not None and observed.steps is not None:
                 yield from _parts(observed.steps, p.edges, t, *(i * p.width + j for i, j in (chosen, runner_up)))
 
-        return explain.explain(observed.scores(p), position, states.tags, self._state_labels(), parts, step_parts)
+        return explanation.explain(observed.scores(p), position, states.tags, self._state_labels(), parts, step_parts)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` features with the largest weights, by size, of one label or of all."""
@@ -619,7 +619,7 @@ def _growing(weights: AttributeWeights | None) -> AttributeIndex:
 
 def _parts(
     compiled: Compiled, weights: AttributeWeights, t: int, chosen: int, runner_up: int
-) -> Iterator[explain.Part]:
+) -> Iterator[explanation.Part]:
     """The features of token t that have a weight for either label."""
     for attribute, value in compiled.token_attributes(t):
         row = weights.of(attribute)

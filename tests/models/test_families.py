@@ -4,19 +4,19 @@ import pytest
 
 from trellis import CRF
 from trellis.errors import ConfigError, ModelError, StoreError
-from trellis.models import registry
+from trellis.models import families
 from trellis.optional import required
 
 
 def test_families_are_made_by_name():
-    settings = registry.get_family("crf").defaults()
-    assert isinstance(registry.make_tagger(registry.get_family("crf"), settings), CRF)
-    assert not registry.FAMILIES["hmm"].neural
-    assert registry.FAMILIES["bilstm-softmax"].neural
+    settings = families.get_family("crf").defaults()
+    assert isinstance(families.make_tagger(families.get_family("crf"), settings), CRF)
+    assert not families.FAMILIES["hmm"].neural
+    assert families.FAMILIES["bilstm-softmax"].neural
     with pytest.raises(ConfigError, match="unknown model 'bilstm': expected one of hmm, crf,"):
-        registry.get_family("bilstm")
+        families.get_family("bilstm")
     with pytest.raises(StoreError, match="unknown kind 'horse'"):
-        registry.tagger_class("horse")
+        families.tagger_class("horse")
 
 
 def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
@@ -32,6 +32,6 @@ def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
 
 
 def test_a_family_that_needs_a_setting_says_so():
-    family = registry.get_family("transformer-crf")
+    family = families.get_family("transformer-crf")
     with pytest.raises(ConfigError, match=r"this family needs the setting .encoder\.transformer., which is not set"):
-        registry.make_tagger(family, family.defaults())
+        families.make_tagger(family, family.defaults())

@@ -1,4 +1,4 @@
-"""The distribution of a chain with what lexicons say: bonuses for preferred spans, conditions for those that must be.
+"""Chains with what lexicons say: bonuses for spans that are preferred, conditions for those that must be.
 
 Musts that overlap cannot all hold. As many as possible do, and among these sets the one with the best labelling does;
 the others are reported as lost. A must that contradicts known labels is an error that names both.
@@ -52,8 +52,8 @@ class Occurrences:
             counts = (code != FEATURE_CODE) & (kind >= _ANY)
             which = np.full(len(code), number)
             must = code == MUST_CODE
-            found = (match.sequence, match.begin, match.end, which, match.entry, kind, must, np.zeros_like(must))
-            columns.append([column[counts] for column in found])
+            table = (match.sequence, match.begin, match.end, which, match.entry, kind, must, np.zeros_like(must))
+            columns.append([column[counts] for column in table])
         empty = [np.empty(0, dtype=np.int64)] * 6 + [np.empty(0, dtype=np.bool_)] * 2
         return cls(lexicons, *(np.concatenate(column) for column in zip(empty, *columns, strict=True)))
 
@@ -146,19 +146,19 @@ def apply_lexicons(
         name: how messages call an input, by its number.
 
     """
-    found = Occurrences.find(lexicons, inputs, tags)
+    occurrences = Occurrences.find(lexicons, inputs, tags)
     crossed = np.zeros(len(scores.emissions), dtype=np.bool_)  # tokens behind a gap that some occurrence runs across
     if gaps is not None and len(gaps):
-        crossed[gaps] = found.inner_tokens(scores.lengths)[gaps]
+        crossed[gaps] = occurrences.inner_tokens(scores.lengths)[gaps]
         scores = cut_at_gaps(scores, gaps[~crossed[gaps]], tags, state_labels)
     everything = np.arange(len(scores.lengths))
-    if not len(found):
-        return LexiconChains([ChainPart(everything, scores, state_labels)], found)
+    if not len(occurrences):
+        return LexiconChains([ChainPart(everything, scores, state_labels)], occurrences)
     states = SpanStates.of(scores, tags, state_labels)
-    bonuses = found.bonuses(len(states.kinds))
-    with_musts = np.unique(found.sequence[found.must])
+    bonuses = occurrences.bonuses(len(states.kinds))
+    with_musts = np.unique(occurrences.sequence[occurrences.must])
     if not len(with_musts):
-        return LexiconChains(list(with_bonuses(scores, states, bonuses, state_labels, gaps=crossed)), found)
+        return LexiconChains(list(with_bonuses(scores, states, bonuses, state_labels, gaps=crossed)), occurrences)
 
     def tokens_of(sequences: IntArray) -> BoolArray:
         return np.isin(np.repeat(everything, scores.lengths), sequences)
@@ -168,9 +168,9 @@ def apply_lexicons(
     if len(others):
         free, open_gaps = of_sequences(bonuses, others), crossed[tokens_of(others)]
         parts += with_bonuses(scores.take(others), states, free, state_labels, numbers=others, gaps=open_gaps)
-    musts = _Musts(scores, states, tags, inputs, known, crossed, name, found, bonuses)
+    musts = _Musts(scores, states, tags, inputs, known, crossed, name, occurrences, bonuses)
     strict, lost = musts.obeyed(with_musts)
-    open_gaps = crossed & ~found.take(found.must & ~lost).inner_tokens(scores.lengths)
+    open_gaps = crossed & ~occurrences.take(occurrences.must & ~lost).inner_tokens(scores.lengths)
     parts += with_bonuses(
         strict,
         SpanStates.of(strict, tags, states.labels),
@@ -179,7 +179,7 @@ def apply_lexicons(
         numbers=with_musts,
         gaps=open_gaps[tokens_of(with_musts)],
     )
-    return LexiconChains(parts, replace(found, lost=lost))
+    return LexiconChains(parts, replace(occurrences, lost=lost))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,21 +193,21 @@ class _Musts:
     known: BoolArray | None  # [N, L]
     gaps: BoolArray  # [N]
     name: Callable[[int], str]
-    found: Occurrences
+    occurrences: Occurrences
     bonuses: Bonuses
 
     def obeyed(self, sequences: IntArray) -> tuple[ChainScores, BoolArray]:
         """The chain of these inputs in which all musts hold that can, and which of the occurrences lost."""
-        found, chain = self.found, self.states.chain(self.scores.take(sequences))
-        rows = np.flatnonzero(found.must)
-        order = rows[np.lexsort((found.end[rows], found.begin[rows], found.sequence[rows]))]
-        musts = found.take(order)
+        every, chain = self.occurrences, self.states.chain(self.scores.take(sequences))
+        rows = np.flatnonzero(every.must)
+        order = rows[np.lexsort((every.end[rows], every.begin[rows], every.sequence[rows]))]
+        musts = every.take(order)
         self._check_known(musts)
         number = np.searchsorted(sequences, musts.sequence)  # in `chain`
         holds = np.ones(len(musts), dtype=np.bool_)
         for b in np.unique(number[_overlapping(musts)]).tolist():
-            own = np.flatnonzero(number == b)
-            holds[own] = self._largest_set(chain.part(b), musts.take(own), int(sequences[b]))
+            of_input = np.flatnonzero(number == b)
+            holds[of_input] = self._largest_set(chain.part(b), musts.take(of_input), int(sequences[b]))
         # the states with which each must is a span; if one span has several labels, any of them
         spans: dict[tuple[int, int], BoolArray] = {}
         begins = offsets_of(chain.lengths)[number] + musts.begin
@@ -222,7 +222,7 @@ class _Musts:
             strict.log_partition()
         except NoPathError as error:
             raise self._impossible(musts.take(number == error.sequence)) from None
-        lost = np.zeros(len(found), dtype=np.bool_)
+        lost = np.zeros(len(every), dtype=np.bool_)
         lost[order] = ~holds
         return strict, lost
 
@@ -254,7 +254,7 @@ class _Musts:
         won = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
         kinds = [states.kinds if k == _ANY else (states.kinds[k],) for k in musts.kind.tolist()]
         rows = list(zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True))
-        spans_won = {(b, e) for b, e, own in rows if any((b, e, kind) in won for kind in own)}
+        spans_won = {(b, e) for b, e, allowed in rows if any((b, e, kind) in won for kind in allowed)}
         holds = np.array([(b, e) in spans_won for b, e, _ in rows])  # which of its labels a span gets stays open
         for row in np.flatnonzero(~holds).tolist():
             if not ((musts.begin < musts.end[row]) & (musts.end > musts.begin[row]) & holds).any():
@@ -272,25 +272,26 @@ class _Musts:
             stuck = np.flatnonzero(~(self._inside(musts, row) & known[:, self.states.labels]).any(axis=1))
             if len(stuck):
                 raise ModelError(
-                    f"{self.name(b)}: the lexicon says that {self._said(musts, row)}, "
+                    f"{self.name(b)}: the lexicon says that {self._demand(musts, row)}, "
                     f"and known labels say that token {begin + stuck[0]} is {self._labels(known[stuck[0]])}"
                 )
 
     def _impossible(self, musts: Occurrences) -> ModelError:
         """The error for musts that no labelling of their input obeys."""
         b = int(musts.sequence[0])
-        said = "; ".join(self._said(musts, row) for row in range(min(len(musts), 3)))
+        demands = "; ".join(self._demand(musts, row) for row in range(min(len(musts), 3)))
         if self.known is None:
             return ModelError(
-                f"{self.name(b)}: no labelling that the model allows obeys the lexicon, which says that {said}"
+                f"{self.name(b)}: no labelling that the model allows obeys the lexicon, which says that {demands}"
             )
         rows = self.known[slice(*offsets_of(self.scores.lengths)[b : b + 2])]
         told = [f"token {t} is {self._labels(row)}" for t, row in enumerate(rows) if not row.all()]
         return ModelError(
-            f"{self.name(b)}: the lexicon says that {said}, which contradicts known labels: {'; '.join(told[:5])}"
+            f"{self.name(b)}: the lexicon says that {demands}, which contradicts known labels: {'; '.join(told[:5])}"
         )
 
-    def _said(self, musts: Occurrences, row: int) -> str:
+    def _demand(self, musts: Occurrences, row: int) -> str:
+        """What the lexicon says about one must, for messages."""
         entry, begin, end = musts.which(row), int(musts.begin[row]), int(musts.end[row])
         item = self.inputs[int(musts.sequence[row])]
         tokens = (item.tokens if isinstance(item, Sentence) else item)[begin:end]

@@ -33,7 +33,7 @@ class Contribution:
 
     @property
     def difference(self) -> float:
-        """Positive: it speaks for the chosen label."""
+        """Positive if the score speaks for the chosen label."""
         return self.chosen - self.runner_up
 
 
@@ -111,19 +111,19 @@ def explain(
         return Explanation(position, names[position], "", probability, 0.0, 0.0, tuple(names), (), ())
     other_names = tags.decode(labels[other])
 
-    found: list[Contribution] = []
+    contributions: list[Contribution] = []
     for t in np.flatnonzero(best != other).tolist():
         pair = int(best[t]), int(other[t])
         if parts is None:
             name = str(tokens[t]) if len(tokens) else f"token {t}"
-            found.append(Contribution(t, "emission", name, *scores.emissions[t, list(pair)].tolist()))
+            contributions.append(Contribution(t, "emission", name, *scores.emissions[t, list(pair)].tolist()))
         else:
-            found += [Contribution(t, "feature", *part) for part in parts(t, *pair)]
+            contributions += [Contribution(t, "feature", *part) for part in parts(t, *pair)]
     if step_parts is not None:
         steps = zip(pairwise(best.tolist()), pairwise(other.tolist()), strict=True)
         for t, (step, other_step) in enumerate(steps, start=1):
             if step != other_step:
-                found += [Contribution(t, "step feature", *part) for part in step_parts(t, step, other_step)]
+                contributions += [Contribution(t, "step feature", *part) for part in step_parts(t, step, other_step)]
 
     def moves(path: IntArray, names: list[str]) -> Iterator[tuple[str, float]]:
         """The start, the steps and the end of a path, with their scores; those of edges have parts of their own."""
@@ -136,7 +136,7 @@ def explain(
     for t, ((one, chosen), (two, runner_up)) in enumerate(both):
         if chosen != runner_up or (one != two and chosen):
             name = one if one == two else f"{one} or {two}"
-            found.append(Contribution(min(t, N - 1), "transition", name, chosen, runner_up))
+            contributions.append(Contribution(min(t, N - 1), "transition", name, chosen, runner_up))
     return Explanation(
         position,
         names[position],
@@ -146,5 +146,5 @@ def explain(
         float(scores.score(best)[0] - scores.score(other)[0]),
         tuple(names),
         tuple(other_names),
-        tuple(sorted(found, key=lambda c: -abs(c.difference))),
+        tuple(sorted(contributions, key=lambda c: -abs(c.difference))),
     )

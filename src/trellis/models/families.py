@@ -99,5 +99,5 @@ def tagger_class(kind: str) -> type[Tagger[Any]]:
     if kind not in _TAGGERS:
         raise StoreError(f"a model of unknown kind {kind!r}; known are {', '.join(_TAGGERS)}")
     module, name = _TAGGERS[kind]
-    found: type[Tagger[Any]] = getattr(importlib.import_module(module), name)
-    return found
+    tagger: type[Tagger[Any]] = getattr(importlib.import_module(module), name)
+    return tagger
