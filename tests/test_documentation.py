@@ -102,6 +102,18 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
         assert (ROOT / file).read_text(encoding="utf-8") == picture, f"{file}: draw it with python -m tools.pictures"
 
 
+SHOWING = [page for page in RUNNABLE if page.startswith(("docs/how-it-works/", "docs/guides/", "docs/quickstart"))]
+ANSWERS = re.compile(
+    r"^ *assert |(?<!self)\.(?:fit|predict|tag|evaluate|marginals|kbest|viterbi|log_partition)\(", re.MULTILINE
+)
+
+
+@pytest.mark.parametrize("page", SHOWING)
+def test_blocks_that_compute_an_answer_print_one(page: str) -> None:
+    silent = [block for block in snippets(page, "python") if ANSWERS.search(block.text) and "print(" not in block.text]
+    assert [f"{page}:{block.line}" for block in silent] == []
+
+
 SETTINGS = [(page, snippet) for page in PAGES for snippet in snippets(page, "toml")]
 
 
