@@ -97,6 +97,8 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
         elif snippet.file == pages.OUTPUT:
             assert printed == snippet.text, f"{page}:{snippet.line}"
             printed = ""
+        elif snippet.file:
+            Path(snippet.file).write_text(snippet.text, encoding="utf-8")
     assert not printed, f"{page} prints what it does not show"
     for file, picture in catalogue.drawn(page, names).items():
         assert (ROOT / file).read_text(encoding="utf-8") == picture, f"{file}: draw it with python -m tools.pictures"
