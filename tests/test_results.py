@@ -17,12 +17,7 @@ GOLD, PREDICTED = [["B-PER", "O", "B-<b>"]], [["B-PER", "O", "O"]]
 
 def test_markdown_is_aligned_and_escapes_bars():
     assert GRID.to_markdown() == "\n".join(
-        [
-            "| name   | figure |",
-            "| :----- | -----: |",
-            r"| x\|y   |   1.00 |",
-            "| [bold] |  22.00 |",
-        ]
+        ["| name   | figure |", "| :----- | -----: |", r"| x\|y   |   1.00 |", "| [bold] |  22.00 |"]
     )
 
 

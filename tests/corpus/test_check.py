@@ -91,10 +91,7 @@ def test_repeated_sentences_overlap_and_conflicting_tags(tmp_path: Path) -> None
             *("warning", "duplicate", "1.conll", 5, 1),
             "1 of 3 sentences (33.3%) are also in the same file, this one at line 3",
         ),
-        (
-            *("warning", "overlap", "1.conll", 1, 1),
-            "1 of 3 sentences (33.3%) are also in 0.conll, this one at line 4",
-        ),
+        (*("warning", "overlap", "1.conll", 1, 1), "1 of 3 sentences (33.3%) are also in 0.conll, this one at line 4"),
     ]
     assert report.errors == 0
 

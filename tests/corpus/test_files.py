@@ -203,12 +203,7 @@ def test_an_encoding_that_does_not_exist_is_refused(tmp_path: Path, encoding: st
 
 
 @pytest.mark.parametrize(
-    ("encoding", "bad"),
-    [
-        ("raw_unicode_escape", rb"\ud800"),
-        ("unicode_escape", rb"\ud800"),
-        ("utf-7", b"+2AA-"),
-    ],
+    ("encoding", "bad"), [("raw_unicode_escape", rb"\ud800"), ("unicode_escape", rb"\ud800"), ("utf-7", b"+2AA-")]
 )
 def test_a_codec_that_gives_lone_surrogates_costs_their_sentences_alone(
     tmp_path: Path, encoding: str, bad: bytes

@@ -227,11 +227,7 @@ def test_spans_of_every_shape(tmp_path: Path, record: str) -> None:
 
 def test_spans_of_an_array_over_many_lines_know_their_lines(tmp_path: Path) -> None:
     found = read(tmp_path, '[\n{"text": "a"},\n{"text":\n"b"}\n,\n{"text": "c"}\n]\n', "a.json")
-    assert [(sentence.tokens, sentence.line_of(0)) for sentence in found] == [
-        (("a",), 2),
-        (("b",), 3),
-        (("c",), 6),
-    ]
+    assert [(sentence.tokens, sentence.line_of(0)) for sentence in found] == [(("a",), 2), (("b",), 3), (("c",), 6)]
 
 
 def test_a_finer_tokenizer_settles_a_span_that_cuts_a_word(tmp_path: Path) -> None:

@@ -84,16 +84,10 @@ LINES = {
         "conll", f"a\tO\n{'x' * 500}\n", 2, "expected 2 columns separated by tabs, as in line 1, found 1"
     ),
     "Latin-1 in conll": Line(
-        "conll",
-        b"a\tO\n\nb\tO\ncaf\xe9\tO\n",
-        4,
-        f"expected text in utf-8, found byte 0xe9 at character 4; {CP1252}",
+        "conll", b"a\tO\n\nb\tO\ncaf\xe9\tO\n", 4, f"expected text in utf-8, found byte 0xe9 at character 4; {CP1252}"
     ),
     "Latin-1 in lines": Line(
-        "segmented",
-        b"a b\ncaf\xe9 b\n",
-        2,
-        f"expected text in utf-8, found byte 0xe9 at character 4; {CP1252}",
+        "segmented", b"a b\ncaf\xe9 b\n", 2, f"expected text in utf-8, found byte 0xe9 at character 4; {CP1252}"
     ),
     "conllu with nine columns": Line(
         "conllu", f"# text = Da\n{UD[:-2]}\n", 2, "expected 10 columns separated by tabs, found 9"
@@ -227,10 +221,7 @@ LINES = {
         "jsonl", '{"tokens": [' + "[" * 400 + "]" * 400 + "]}", 1, "expected strings in 'tokens', found [[[[[...]]]]]"
     ),
     "a value of many characters": Line(
-        "jsonl",
-        f'{{"tokens": "{"x" * 10_000}"}}',
-        1,
-        f"expected a list in 'tokens', found '{'x' * 57}...{'x' * 58}'",
+        "jsonl", f'{{"tokens": "{"x" * 10_000}"}}', 1, f"expected a list in 'tokens', found '{'x' * 57}...{'x' * 58}'"
     ),
     "many fields": Line(
         "jsonl",

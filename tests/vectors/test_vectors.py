@@ -232,10 +232,7 @@ BROKEN_TEXT = {
         b"3 2\na 1 2\nb 3 4\nc 5",
         "{}:4: expected a word and 2 numbers, found 2 fields: 'c 5'",
     ),
-    "no number": (
-        b"a 1 2 3\nb 4 x 6\n",
-        "{}:2: expected a finite number as number 2 of 3, found 'x': 'b 4 x 6'",
-    ),
+    "no number": (b"a 1 2 3\nb 4 x 6\n", "{}:2: expected a finite number as number 2 of 3, found 'x': 'b 4 x 6'"),
     "two spaces": (
         b"c 1 2 3\na 1 2 3\nb 4  6\n",
         "{}:3: expected a finite number as number 2 of 3, found '': 'b 4  6'",
@@ -254,14 +251,8 @@ BROKEN_TEXT = {
         "{}:3: expected a word and 2 numbers, found more numbers: 'c 1 2 3'",
     ),
     "rows of two lengths": (b"a 1 2 3\nb 4 5\n", "{}:1: expected a word and 2 numbers, found more numbers: 'a 1 2 3'"),
-    "blank lines count": (
-        b"a 1 2\n\nc 1 2\nb 3\n",
-        "{}:4: expected a word and 2 numbers, found 2 fields: 'b 3'",
-    ),
-    "header of another size": (
-        b"2 5\na 1 2\nb 3 4\n",
-        "{}:2: expected a word and 5 numbers, found 3 fields: 'a 1 2'",
-    ),
+    "blank lines count": (b"a 1 2\n\nc 1 2\nb 3\n", "{}:4: expected a word and 2 numbers, found 2 fields: 'b 3'"),
+    "header of another size": (b"2 5\na 1 2\nb 3 4\n", "{}:2: expected a word and 5 numbers, found 3 fields: 'a 1 2'"),
     "header of a smaller size": (
         b"2 1\na 1 2\nb 3 4\n",
         "{}:1: the header promises vectors of 1 numbers, most lines have 2: '2 1'",
@@ -269,10 +260,7 @@ BROKEN_TEXT = {
     "fewer words than promised": (b"3 2\na 1 2\nb 3 4\n", "{}: the header promises 3 words, found 2"),
     "more words than promised": (b"1 2\na 1 2\nb 3 4\n", "{}: the header promises 1 words, found 2"),
     "a header alone": (b"3 2\n", "{}: the header promises 3 words, found 0"),
-    "words without numbers": (
-        b"alpha\nbeta\n",
-        "{}:1: expected a word and its numbers, separated by spaces: 'alpha'",
-    ),
+    "words without numbers": (b"alpha\nbeta\n", "{}:1: expected a word and its numbers, separated by spaces: 'alpha'"),
     "tabs": (b"a\t1\t2\n", "{}:1: expected a word and its numbers, separated by spaces: 'a\\t1\\t2'"),
     "empty": (b"", "{}: the file is empty, it has no vectors"),
     "blank": (b"\n \n", "{}: the file is empty, it has no vectors"),
@@ -292,10 +280,7 @@ BROKEN_TEXT = {
 WHOLE = binary({"a": [0.1, 0.2], "b": [0.3, 0.4]})
 BROKEN_BINARY = {
     "cut off in a vector": (WHOLE[:-4], "{}: byte 14: the file ends in word 2 of the 2 that the header promises"),
-    "cut off before a word": (
-        WHOLE[:15],
-        "{}: byte 14: the file ends in word 2 of the 2 that the header promises",
-    ),
+    "cut off before a word": (WHOLE[:15], "{}: byte 14: the file ends in word 2 of the 2 that the header promises"),
     "more than promised": (
         WHOLE + b"c 12345678",
         "{}: byte 25: expected the end after the 2 words that the header promises, found more",
