@@ -259,7 +259,10 @@ def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> S
             crc = _fill(file, data[entry.start : entry.stop], layout_crc(entry.dtype.str, entry.shape), verify, path)
             if verify and header.checks.values.get(entry.name) != crc:
                 raise _damaged(path, f"the bytes of array {entry.name!r} do not have the checksum saved with them")
-            arrays[entry.name] = _array(entry, data)
+            array = data[entry.start : entry.stop].view(entry.dtype).reshape(entry.shape)
+            array = array if array.flags.aligned else array.copy()
+            array.flags.writeable = False
+            arrays[entry.name] = array
     return Stored(str(path), header.kind, header.manifest, arrays)
 
 
@@ -397,14 +400,6 @@ def _fill(file: FileIO, data: AnyArray, crc: int, verify: bool, path: str | Path
             crc = zlib.crc32(view[done : done + count], crc)
         done += count
     return crc
-
-
-def _array(entry: _Entry, data: AnyArray) -> AnyArray:
-    """The array, read-only; copied if it is not aligned."""
-    array = data[entry.start : entry.stop].view(entry.dtype).reshape(entry.shape)
-    array = array if array.flags.aligned else array.copy()
-    array.flags.writeable = False
-    return array
 
 
 def _damaged(path: str | Path, problem: str) -> StoreError:

@@ -37,7 +37,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from html.parser import HTMLParser
 from itertools import accumulate, pairwise
@@ -138,22 +138,45 @@ def read(
 
 def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
     """The texts that count; what is wrong or left out is reported."""
-    people = Annotators(choice)
+    first_annotators: dict[object, tuple[str, int]] = {}  # of each text, with the line
+    annotations: dict[object, list[Marked]] = {}  # of each text, where the majority decides
     for number, line, record in records(source):
+        # A flat record is one annotation; a task of Label Studio has all of them.
+        is_flat = isinstance(record, dict) and not isinstance(record.get("data"), dict)
         try:
             for parsed in parse_record(record, choice):
                 fields = None if choice.gold else RecordFields(record[1] if isinstance(record, list) else record)
                 marked = replace(parsed, number=number, line=line, fields=fields)
-                # A flat record is one annotation; a task of Label Studio has all of them.
-                is_flat = isinstance(record, dict) and not isinstance(record.get("data"), dict)
-                decided = people.take(record, marked) if choice.gold and is_flat else marked
-                if decided is not None:
-                    yield decided
+                annotator = _annotator(record, choice.annotator) if choice.gold and is_flat else None
+                if annotator is not None and choice.annotator is None:
+                    text = record.get("_input_hash", marked.text)
+                    if choice.majority:
+                        annotations.setdefault(text, []).append(marked)
+                        continue
+                    other, other_line = first_annotators.setdefault(text, (annotator, number))
+                    if other != annotator:
+                        raise LineError(
+                            f"{shown(other)} annotated the same text at line {other_line}, and {shown(annotator)} "
+                            "here; choose one with --annotator, or take the --majority"
+                        )
+                yield marked
         except LeftOut as reason:
             source.report.left_out[str(reason)] += 1
         except LineError as problem:
             source.fail(str(problem), number, line)
-    yield from people.decided()
+    for group in annotations.values():
+        spans = majority([marked.spans or [] for marked in group])
+        yield replace(group[0], spans=spans, utf16=any(marked.utf16 for marked in group))
+
+
+def _annotator(record: dict[str, Any], wanted: str | None) -> str | None:
+    """Who annotated a record, if it says so; it is left out if somebody else is wanted."""
+    name = next((str(record[field]) for field in _NAMES if record.get(field) is not None), None)
+    if wanted is not None and name is None:
+        raise LineError(f"expected the name of an annotator, found none in {', '.join(_NAMES)}")
+    if wanted is not None and name is not None and not is_called(name, wanted):
+        raise LeftOut("records of other annotators")
+    return name
 
 
 def _sentence(marked: Marked, source: Source, tokenize: Tokenizer, scheme: Scheme, align: Align) -> Sentence:
@@ -322,45 +345,6 @@ def majority(annotations: Sequence[Iterable[CharSpan]]) -> list[CharSpan]:
     """The spans that more than half of the annotators marked."""
     votes = Counter(span for spans in annotations for span in set(spans))
     return sorted(span for span, count in votes.items() if 2 * count > len(annotations))
-
-
-@dataclass(slots=True)
-class Annotators:
-    """Records of one text by several people, one after another anywhere in a file."""
-
-    choice: Selection
-    _first: dict[object, tuple[str, int]] = field(default_factory=dict)
-    _groups: dict[object, list[Marked]] = field(default_factory=dict)
-
-    def take(self, record: dict[str, Any], marked: Marked) -> Marked | None:
-        """The record if it counts; None where it waits for the others of its text."""
-        name = next((str(record[field]) for field in _NAMES if record.get(field) is not None), None)
-        if self.choice.annotator is not None:
-            if name is None:
-                raise LineError(f"expected the name of an annotator, found none in {', '.join(_NAMES)}")
-            if not is_called(name, self.choice.annotator):
-                raise LeftOut("records of other annotators")
-            return marked
-        if name is None:
-            return marked
-        key = record.get("_input_hash", marked.text)
-        if self.choice.majority:
-            self._groups.setdefault(key, []).append(marked)
-            return None
-        other, number = self._first.setdefault(key, (name, marked.number))
-        if other != name:
-            raise LineError(
-                f"{shown(other)} annotated the same text at line {number}, and {shown(name)} here; "
-                "choose one with --annotator, or take the --majority"
-            )
-        return marked
-
-    def decided(self) -> Iterator[Marked]:
-        """Each text with the spans that most annotators marked, in the order of the first records."""
-        for group in self._groups.values():
-            first = group[0]
-            spans = majority([marked.spans or [] for marked in group])
-            yield replace(first, spans=spans, utf16=any(marked.utf16 for marked in group))
 
 
 def in_characters(text: str, spans: Sequence[Quoted]) -> tuple[list[CharSpan], bool]:

@@ -18,8 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from trellis.corpus.sniff import DOCSTART, check_placing, sample_lines
+from trellis.corpus.sniff import CAPITALS, DOCSTART, SPAN_LABEL, mostly, sample_lines
 from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import CorpusError, DataError, number_of, shown
 from trellis.text import Sentence
@@ -192,14 +193,69 @@ def _find_layout(
     return layout
 
 
+# Columns that are not where they usually are are refused, since they would be learned from in silence. In
+# ``1 Ada B-PER`` the first column counts the tokens or the sentences; in ``B-PER Ada`` the tag stands before its token.
+
+_FEWEST = 4
+"""Lines that are needed to say that numbers count them."""
+_RATIO, _CLEAR_RATIO = 3, 10
+"""How many values per value of the first column the last one has where the first one has the tags."""
+_MANY = 50
+
+
 def _check_placing(source: Source, layout: _Layout) -> None:
-    """Refuse a file whose first lines show that its tokens are elsewhere."""
+    """Refuse a file whose first lines show that its first column has no tokens."""
     rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)]
-    rows = [cells for cells in rows if cells[0] != DOCSTART]
-    whole = [cells for cells in rows if len(cells) == layout.table.width]
-    tags = None if layout.tag is None else [cells[layout.tag] for cells in whole]
-    second = [cells[1] for cells in whole] if layout.table.width > 2 else None
-    check_placing(source.name, [cells[layout.token] for cells in whole], tags, second)
+    rows = [cells for cells in rows if cells[0] != DOCSTART and len(cells) == layout.table.width]
+    first = [cells[layout.token] for cells in rows]
+    keep = "if they are the tokens, give --tokens 0 (in Python tokens=0)"
+    if _count_tokens(first) or (layout.table.width > 2 and _number_words(first, [cells[1] for cells in rows])):
+        raise DataError(
+            f"{source.name}: expected tokens in the first column, found numbers that count them or their sentences; "
+            f"give --tokens 1 (in Python tokens=1), or wherever they are (from 0); {keep}"
+        )
+    last = None if layout.tag is None else [cells[layout.tag] for cells in rows]
+    if last is not None and (_are_labels(first, last) or _are_fewer(first, last)):
+        some = ", ".join(shown(value) for value in sorted(set(first), key=first.index)[:3])
+        raise DataError(
+            f"{source.name}: expected tokens in the first column and tags in the last one, found what looks like tags "
+            f"in the first ({some}) and like tokens in the last; give --tokens -1 --tags 0 (in Python tokens=-1, "
+            f"tags=0); {keep}"
+        )
+
+
+def _count_tokens(values: Sequence[str]) -> bool:
+    """Whether they count up by one, and begin again with 0 or 1."""
+    if len(values) < _FEWEST or not all(value.isdecimal() and len(value) < 10 for value in values):
+        return False
+    numbers = [int(value) for value in values]
+    steps = pairwise(numbers)
+    return numbers[0] in (0, 1) and mostly(b == a + 1 or b in (0, 1) for a, b in steps) and len(set(numbers)) >= _FEWEST
+
+
+def _number_words(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether the first column has only numbers, and the second one hardly any."""
+    if len(first) < _FEWEST or not all(value.isdecimal() for value in first):
+        return False
+    return not any(map(str.isdecimal, second[:_FEWEST])) and mostly(not value.isdecimal() for value in second)
+
+
+def _are_labels(first: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether the first column has labels of spans with their types, and the last one does not."""
+    typed = sum("-" in value or "_" in value for value in first)
+    if typed < 2 or not mostly(map(SPAN_LABEL.fullmatch, first)):
+        return False
+    return not mostly(map(SPAN_LABEL.fullmatch, last))
+
+
+def _are_fewer(first: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether the last column has far more values than the first, and words among them."""
+    tokens, tags = len(set(first)), len(set(last))
+    if not mostly(value[:1].isalpha() or not value[:1].isalnum() for value in last):
+        return False
+    looks = mostly(CAPITALS.fullmatch(value) or SPAN_LABEL.fullmatch(value) for value in first)
+    clear = tags >= _CLEAR_RATIO * tokens and tags >= _MANY
+    return clear or (looks and tags >= _RATIO * tokens and not mostly(map(CAPITALS.fullmatch, last)))
 
 
 def _refuse_other_tables(line: str, columns: Sequence[str] | None) -> None:

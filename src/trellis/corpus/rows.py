@@ -18,7 +18,7 @@ from typing import Any
 from trellis.corpus.source import LineError, StrPath, check_options, names_of, refuse, split_suffixes
 from trellis.errors import CorpusError, DataError, shown
 from trellis.optional import needed
-from trellis.text import Offsets, Sentence, located
+from trellis.text import Sentence, located
 
 Row = Mapping[str, Any]
 
@@ -103,7 +103,13 @@ def sentence_from_row(
         if name in spelling or all(isinstance(value, str) for value in values):
             columns[name] = _strings(row, name, spelling)
     text = row["text"] if isinstance(row.get("text"), str) else None
-    offsets = None if text is None else _offsets(row.get("offsets"))
+    offsets = None if text is None else row.get("offsets")
+    if offsets is not None:
+        if not isinstance(offsets, list) or not all(
+            isinstance(pair, list | tuple) and [type(part) for part in pair] == [int, int] for pair in offsets
+        ):
+            raise LineError("expected a list of [start, end] in 'offsets'")
+        offsets = [(start, end) for start, end in offsets]
     return Sentence(words, labels, text, offsets, columns, path, lines)
 
 
@@ -130,16 +136,6 @@ def row_from_sentence(sentence: Sentence, tags: str) -> dict[str, Any]:
             refuse(sentence, f"a column named {name!r} would hide the field of that name")
         row[name] = list(values)
     return row
-
-
-def _offsets(values: object) -> list[Offsets] | None:
-    if values is None:
-        return None
-    if not isinstance(values, list) or not all(
-        isinstance(value, list | tuple) and [type(part) for part in value] == [int, int] for value in values
-    ):
-        raise LineError("expected a list of [start, end] in 'offsets'")
-    return [(start, end) for start, end in values]
 
 
 def _strings(row: Row, field: str, names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

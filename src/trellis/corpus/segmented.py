@@ -26,7 +26,7 @@ from trellis.corpus.sniff import SAMPLE, SPACES, find_delimiter, is_delimiter, s
 from trellis.corpus.source import Source, refuse, refuse_illegal
 from trellis.errors import CorpusError, DataError, shown
 from trellis.tags import Scheme, Span, Style, spans_from_tags, tags_from_spans
-from trellis.text import Offsets, Sentence, graphemes
+from trellis.text import Sentence, graphemes
 
 _LONGEST_KEPT = 100
 """Characters of a word whose tags are remembered."""
@@ -111,7 +111,10 @@ def sentence_from_words(
     text = "".join(words)
     offsets, sizes = graphemes(text), [len(word) for word in words]
     if len(offsets) < len(text):  # some characters are longer: they must not join across words
-        offsets, sizes = _graphemes_of_words(words)
+        pieces = [graphemes(word) for word in words]
+        shifts = accumulate(map(len, words), initial=0)
+        offsets = [(shift + a, shift + b) for shift, word in zip(shifts, pieces, strict=False) for a, b in word]
+        sizes = [len(word) for word in pieces]
     named = [*(("",) * len(sizes) if kinds is None else kinds)]
     beside = [None, *named, None]  # spans of one type that adjoin are written differently in some schemes
     places = _word_tags if max(sizes, default=0) <= _LONGEST_KEPT else _word_tags.__wrapped__
@@ -123,14 +126,6 @@ def sentence_from_words(
 
 _shared = lru_cache(maxsize=1 << 14)(str)
 """The same text, as one object for all its occurrences: a large corpus has few different characters."""
-
-
-def _graphemes_of_words(words: Sequence[str]) -> tuple[list[Offsets], list[int]]:
-    """The offsets of all characters in the joined words, and how many each word has."""
-    pieces = [graphemes(word) for word in words]
-    shifts = accumulate(map(len, words), initial=0)
-    offsets = [(shift + start, shift + end) for shift, word in zip(shifts, pieces, strict=False) for start, end in word]
-    return offsets, [len(word) for word in pieces]
 
 
 @lru_cache(maxsize=4096)

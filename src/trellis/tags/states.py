@@ -10,7 +10,6 @@ of labels correspond one to one, and the probability of anything said about labe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise, product
@@ -69,8 +68,17 @@ class StateMap:
         if scheme in (None, tags.scheme) or tags.scheme in (Scheme.PLAIN, *_FINEST):
             roles = np.array([role for role, _ in tags.parsed], dtype=np.int64)
             return cls(tags, tags.scheme, np.arange(len(tags)), roles)
+        numbers = {parsed: label for label, parsed in enumerate(tags.parsed)}
+        kinds = dict.fromkeys(kind for role, kind in tags.parsed if role is not Role.O)
+        # Spans of each type in every situation that the labels can write, as pairs of label and role; O by itself.
+        examples = [[(numbers[Role.O, ""], Role.O)]] if (Role.O, "") in numbers else []
+        examples += [
+            [(numbers[role, kind], learned) for role, learned in situation]
+            for kind, situation in product(kinds, _situations(tags.scheme, scheme))
+            if all((role, kind) in numbers for role, _ in situation)
+        ]
         newest_label: dict[tuple[int, Role], int] = {}
-        for pairs in _examples(tags, scheme):
+        for pairs in examples:
             newest = max(label for label, _ in pairs)
             newest_label |= {pair: min(newest, newest_label.get(pair, newest)) for pair in pairs}
         ordered = sorted(newest_label, key=lambda pair: (newest_label[pair], *pair))
@@ -134,17 +142,6 @@ class StateMap:
         numbers = np.full((len(self.tags), len(Role)), -1, dtype=np.int64)
         numbers[self.labels, self.roles] = np.arange(len(self))
         return numbers
-
-
-def _examples(tags: TagSet, scheme: Scheme) -> Iterator[list[tuple[int, Role]]]:
-    """Spans of each type in every situation, as pairs of label and role; O by itself."""
-    numbers = {parsed: label for label, parsed in enumerate(tags.parsed)}
-    if (Role.O, "") in numbers:
-        yield [(numbers[Role.O, ""], Role.O)]
-    kinds = dict.fromkeys(kind for role, kind in tags.parsed if role is not Role.O)
-    for kind, situation in product(kinds, _situations(tags.scheme, scheme)):
-        if all((role, kind) in numbers for role, _ in situation):
-            yield [(numbers[role, kind], learned) for role, learned in situation]
 
 
 @cache

@@ -67,17 +67,6 @@ class LabelTable(NamedTuple):
 _Sides = tuple[BoolArray | None, BoolArray | None]
 
 
-def _ways_of_writing(table: SpanTable, labels: LabelTable, scheme: Scheme, lengths: IntArray) -> Iterator[SpanWay]:
-    has_left, has_right = table.begin > 0, table.end < lengths[table.sequence]
-    every = np.ones(len(table.begin), dtype=np.bool_)
-    lefts = [(False, every), (True, has_left)] if scheme is Scheme.IOB1 else [(False, every)]
-    rights = [(False, every), (True, has_right)] if scheme is Scheme.IOE1 else [(False, every)]
-    for (adjoins_left, left), (adjoins_right, right) in product(lefts, rights):
-        roles = edge_roles(scheme, adjoins_left, adjoins_right)
-        sides = _sides(labels, scheme, adjoins_left, adjoins_right)
-        yield _way(table, labels, np.flatnonzero(left & right), roles, sides)
-
-
 def _ways_of_reading(table: SpanTable, labels: LabelTable) -> Iterator[SpanWay]:
     """All ways in which lenient reading finds the spans, legal or not."""
     sizes = table.end - table.begin
@@ -300,4 +289,13 @@ class TagSet:
         """
         if illegal and self.scheme is not Scheme.PLAIN:
             return list(_ways_of_reading(table, self._table))
-        return list(_ways_of_writing(table, self._table, self.scheme, lengths))
+        has_left, has_right = table.begin > 0, table.end < lengths[table.sequence]
+        every = np.ones(len(table.begin), dtype=np.bool_)
+        lefts = [(False, every), (True, has_left)] if self.scheme is Scheme.IOB1 else [(False, every)]
+        rights = [(False, every), (True, has_right)] if self.scheme is Scheme.IOE1 else [(False, every)]
+        ways = []
+        for (adjoins_left, left), (adjoins_right, right) in product(lefts, rights):
+            roles = edge_roles(self.scheme, adjoins_left, adjoins_right)
+            sides = _sides(self._table, self.scheme, adjoins_left, adjoins_right)
+            ways.append(_way(table, self._table, np.flatnonzero(left & right), roles, sides))
+        return ways
