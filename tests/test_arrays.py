@@ -1,6 +1,5 @@
 """The door to the native code: what may pass, what is copied, and what is refused behind it."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from tests.misaligned import misaligned, misaligned_tensor
-from tests.test_layers import FILES, ROOT
 from trellis import HMM, _native, store
 from trellis.arrays import plain_array, plain_tensor
 from trellis.errors import ShapeError
@@ -101,8 +99,3 @@ def test_so_is_what_would_have_to_be_converted() -> None:
     layout = _native.layout_of_lengths(np.array([1]), 1, 1)
     with pytest.raises(TypeError, match="not of the type and order"):
         _native.InferenceFloat32(layout, np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2), np.zeros(2), 2, 0)
-
-
-def test_no_other_file_names_a_type_of_arrays_again() -> None:
-    again = re.compile(r"^\w+ = (npt\.)?NDArray\[(Any|np\.(bool_|float32|float64|int64))\]", re.MULTILINE)
-    assert [file for file in FILES if again.search((ROOT / file).read_text())] == ["arrays.py"]

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.test_layers import FILES, ROOT
 from trellis.errors import did_you_mean, nearest, number_of, shown
 
 KNOWN = ["crf", "hmm", "bilstm-crf"]
@@ -31,10 +30,6 @@ def test_where_nothing_is_known_nothing_is_suggested() -> None:
 
 def test_the_name_is_written_as_its_owner_writes_it() -> None:
     assert did_you_mean("crv", dict.fromkeys(KNOWN), show="%{}".format) == "; did you mean %crf?"
-
-
-def test_nobody_else_looks_for_similar_names() -> None:
-    assert [file for file in FILES if "difflib" in (ROOT / file).read_text()] == ["errors.py"]
 
 
 def test_one_is_singular_and_thousands_have_commas():

@@ -1,13 +1,25 @@
-"""Sentences to write and read back: odd characters often, separators never."""
+"""Sentences to write and read back: odd characters often, separators never; and ways to compress files."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
+
+import zstandard
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from trellis.corpus import sentence_from_words
 from trellis.text import Sentence, tokenize
 
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+}
 # What a careless reader takes for a line end or a separator.
 ODD = "\u0085\u2028\u2029\u00a0\u2003\u202f\x0b\x0c\x1c\x1d\x1e\u200b\u200d\ufeff\u0301\U0001f44d"
 ENCODABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\t\n\r")

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
 import lzma
 import tracemalloc
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from tests.corpus.strategies import COMPRESS
 from trellis import corpus
 from trellis.corpus import source as source_module
 from trellis.corpus.source import unpacked
 from trellis.errors import DataError
 from trellis.text import Sentence
 
-COMPRESS: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
-}
 CONTENT = b"".join(b"token%d\tO\n" % (i * i) for i in range(300))
 
 
@@ -63,6 +55,8 @@ def test_a_stream_may_be_cut_off_nowhere(tmp_path: Path, suffix: str) -> None:
     for end in {*range(1, 40), *range(40, len(whole), 37), *range(len(whole) - 12, len(whole))}:
         with pytest.raises(DataError):
             read(tmp_path / f"a.conll{suffix}", whole[:end])
+    with pytest.raises(DataError, match="Compressed file ended before the end-of-stream marker was reached"):
+        read(tmp_path / f"a.conll{suffix}", whole[: len(whole) // 2])
     assert len(read(tmp_path / f"a.conll{suffix}", whole)[0]) == 300
 
 
@@ -81,9 +75,9 @@ def test_what_follows_a_stream_is_never_lost_silently(tmp_path: Path, suffix: st
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_zeros_between_streams_and_behind_them_are_padding(tmp_path: Path, suffix: str) -> None:
-    parts = [COMPRESS[suffix](b"%c\tO\n\n" % letter) for letter in b"abc"]
-    data = parts[0] + bytes(8) + parts[1] + bytes(3 << 20) + parts[2] + bytes(4)
-    assert [sentence.tokens for sentence in read(tmp_path / f"a.conll{suffix}", data)] == [("a",), ("b",), ("c",)]
+    parts = [COMPRESS[suffix](b"%c\tO\n\n" % letter) for letter in b"abcd"]
+    data = parts[0] + parts[1] + bytes(8) + parts[2] + bytes(3 << 20) + parts[3] + bytes(4)
+    assert [sentence.tokens for sentence in read(tmp_path / f"a.conll{suffix}", data)] == [(c,) for c in "abcd"]
 
 
 def test_zstd_frames_of_every_kind_are_read(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import stat
 import zlib
 
 import numpy as np
@@ -39,14 +38,6 @@ def test_what_was_saved_comes_back(path):
 
 def test_the_file_is_plain_safetensors(path):
     np.testing.assert_array_equal(load_file(path)["a"], ARRAYS["a"])
-
-
-def test_a_file_of_safetensors_own_writer_is_read(path, tmp_path):
-    """As earlier versions wrote them."""
-    content = {"format": 1, "kind": "test", "crc32": {"a": 0}, "manifest": {}}
-    text = json.dumps(content)
-    save_file({"a": np.ones(3)}, tmp_path / "x", metadata={"trellis": f"{zlib.crc32(text.encode()):08x} {text}"})
-    np.testing.assert_array_equal(store.load(tmp_path / "x", verify=False).arrays["a"], np.ones(3))
 
 
 def test_arrays_are_in_memory_whatever_becomes_of_the_file(path):
@@ -210,15 +201,3 @@ def test_what_a_kill_would_leave_has_a_name_that_the_next_start_removes(path, mo
     (path.parent / left).touch()
     files.remove_partial(path.parent)
     assert os.listdir(path.parent) == ["model"]
-
-
-def test_the_umask_decides_who_may_read_and_is_never_set(path, monkeypatch):
-    """Another thread would make its files with the mask that is set for a moment."""
-    before = os.umask(0o027)
-    try:
-        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was set"))
-        store.save(path.parent / "other", "test", {}, ARRAYS)
-    finally:
-        monkeypatch.undo()
-        os.umask(before)
-    assert stat.S_IMODE((path.parent / "other").stat().st_mode) == 0o640

@@ -3,6 +3,7 @@
 import gzip
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -29,7 +30,7 @@ TRICKY = [
     "at name@domain.com",
 ]
 TABLE = {word: [number + 0.25, -number / 8, 1e-3 * number] for number, word in enumerate(TRICKY, 1)}
-Writer = Callable[[Path, dict[str, list[float]]], None]
+Writer = Callable[[Path, dict[str, list[float]]], object]
 
 
 def write_glove(path: Path, table: dict[str, list[float]], end: str = "\n", header: str = "") -> None:
@@ -41,32 +42,22 @@ def write_word2vec(path: Path, table: dict[str, list[float]], end: str = "\n") -
     write_glove(path, table, end, f"{len(table)} {len(next(iter(table.values())))}{end}")
 
 
-def write_fasttext(path: Path, table: dict[str, list[float]]) -> None:
-    """fastText ends every line with a space."""
-    write_word2vec(path, table, " \n")
-
-
-def write_dos(path: Path, table: dict[str, list[float]]) -> None:
-    write_word2vec(path, table, "\r\n")
-
-
 def binary(table: dict[str, list[float]], end: bytes = b"\n") -> bytes:
     size = len(next(iter(table.values())))
     entries = [word.encode() + b" " + struct.pack(f"<{size}f", *row) + end for word, row in table.items()]
     return f"{len(table)} {size}\n".encode() + b"".join(entries)
 
 
-def write_binary(path: Path, table: dict[str, list[float]]) -> None:
-    path.write_bytes(binary(table))
-
-
-def write_gensim_binary(path: Path, table: dict[str, list[float]]) -> None:
-    """gensim puts nothing after a vector."""
-    path.write_bytes(binary(table, b""))
-
-
-TEXT = {"glove": write_glove, "word2vec": write_word2vec, "fasttext": write_fasttext, "dos": write_dos}
-BINARY = {"binary": write_binary, "gensim": write_gensim_binary}
+TEXT: dict[str, Writer] = {
+    "glove": write_glove,
+    "word2vec": write_word2vec,
+    "fasttext": partial(write_word2vec, end=" \n"),  # every line ends with a space
+    "dos": partial(write_word2vec, end="\r\n"),
+}
+BINARY: dict[str, Writer] = {
+    "binary": lambda path, table: path.write_bytes(binary(table)),
+    "gensim": lambda path, table: path.write_bytes(binary(table, b"")),  # nothing after a vector
+}
 
 
 def without_spaces(table: dict[str, list[float]]) -> dict[str, list[float]]:
@@ -111,21 +102,13 @@ class TestFormats:
             write(tmp_path / name, table)
             check_rows(tmp_path / name, table, list(table))
 
-    @pytest.mark.parametrize(
-        ("write", "format"),
-        [
-            (write_glove, "glove"),
-            (write_word2vec, "word2vec text"),
-            (write_fasttext, "word2vec text"),
-            (write_binary, "word2vec binary"),
-            (write_gensim_binary, "word2vec binary"),
-        ],
-    )
-    def test_format_is_told_by_content(self, write: Writer, format: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("name", [*TEXT, *BINARY])
+    def test_format_is_told_by_content(self, name: str, tmp_path: Path) -> None:
         table = without_spaces(TABLE)
-        write(tmp_path / "v.txt", table)
+        (TEXT | BINARY)[name](tmp_path / "v.txt", table)
         vectors = read_vectors(tmp_path / "v.txt", table)
-        assert (vectors.format, vectors.size) == (format, 3)
+        expected = "word2vec binary" if name in BINARY else "glove" if name == "glove" else "word2vec text"
+        assert (vectors.format, vectors.size) == (expected, 3)
 
     @pytest.mark.parametrize("end", ["", "\n", "\n\n", " \n \n", "\r\n"])
     def test_the_last_newline_may_be_missing_or_doubled(self, end: str, tmp_path: Path) -> None:
