@@ -1,10 +1,14 @@
-"""What messages are made of: values shown short, numbers with what they count, and what was probably meant."""
+"""Parts of messages: values shown short, numbers with what they count, what was probably meant, what to install."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trellis.errors import did_you_mean, nearest, number_of, shown
+from trellis.corpus.rows import opened_parquet
+from trellis.errors import ConfigError, did_you_mean, nearest, number_of, shown
+from trellis.nn.transformer import load_pretrained
 
 KNOWN = ["crf", "hmm", "bilstm-crf"]
 
@@ -51,3 +55,16 @@ def test_values_are_shown_short_however_large_or_deep() -> None:
     assert len(shown(10**4000)) < 130
     assert len(shown({str(i): list(range(100)) for i in range(1000)})) < 3000
     assert shown([1, "two", None]) == "[1, 'two', None]"
+
+
+def test_a_parquet_file_is_not_blamed_for_a_missing_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match=r"^a table in Arrow's format needs pyarrow: pip install 'trellis-crf"):
+        opened_parquet(str(tmp_path / "a.parquet")).__enter__()
+
+
+@pytest.mark.parametrize("name", ["owner/name", "."])
+def test_transformers_is_named_with_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"a pretrained encoder needs transformers: pip install 'trellis-crf\[neural"):
+        load_pretrained(name)

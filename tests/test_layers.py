@@ -13,7 +13,7 @@ ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
     ["errors", "lazy"],
-    ["arrays", "files", "optional", "untrusted"],
+    ["arrays", "files", "untrusted"],
     ["ragged", "results"],
     ["text", "tags", "config", "store", "symbols", "vectors"],
     ["chain"],

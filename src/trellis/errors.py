@@ -20,15 +20,17 @@
 `DataWarning` is no error: data were not as they should be, and it says what was done about it.
 
 Every message says what is wrong, where, what was expected and what was found; `shown`, `number_of` and `did_you_mean`
-write its parts.
+write its parts. `required` and `needed` name the extra to install where a package is missing.
 """
 
 from __future__ import annotations
 
+import importlib
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
@@ -198,3 +200,29 @@ class ModelError(TrellisError, ValueError):
 
 class NotFittedError(ModelError, AttributeError):
     """A model was asked before it was trained; an AttributeError, since learned attributes do not exist yet."""
+
+
+@contextmanager
+def required(what: str, package: str, error: type[TrellisError] = ConfigError, instead: str = "") -> Iterator[None]:
+    """Around imports: if a package is missing, the error says what needs it and how to install it.
+
+    Args:
+        what: who needs it, the beginning of the message.
+        package: what to install: a package, or an extra of ours, e.g. "trellis-crf[neural]".
+        error: the kind of error.
+        instead: what works without the package, the end of the message.
+
+    """
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] == "trellis":
+            raise
+        install = f"'{package}'" if "[" in package else package
+        raise error(f"{what} needs {missing.name}: pip install {install}{instead and '; '}{instead}") from None
+
+
+def needed(module: str, extra: str, what: str) -> Any:
+    """A module of one of our extras; see `required`."""
+    with required(what, f"trellis-crf[{extra}]"):
+        return importlib.import_module(module)

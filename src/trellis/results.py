@@ -14,7 +14,7 @@ from html import escape as escape_html
 from typing import TYPE_CHECKING, Any
 from unicodedata import combining, east_asian_width
 
-from trellis.optional import required
+from trellis.errors import required
 
 if TYPE_CHECKING:
     from rich.table import Table

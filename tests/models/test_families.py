@@ -3,9 +3,8 @@
 import pytest
 
 from trellis import CRF
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, StoreError, required
 from trellis.models import families
-from trellis.optional import required
 
 
 def test_families_are_made_by_name():

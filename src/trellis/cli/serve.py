@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trellis.corpus import read
-from trellis.errors import ConfigError, DataError
-from trellis.optional import required
+from trellis.errors import ConfigError, DataError, required
 
 if TYPE_CHECKING:
     from trellis.server import AnnotationSettings

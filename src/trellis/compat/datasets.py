@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trellis.corpus import to_rows
-from trellis.errors import DataError
-from trellis.optional import needed
+from trellis.errors import DataError, needed
 from trellis.text import Sentence
 
 __all__ = ["label_names", "to_dataset"]

@@ -21,10 +21,9 @@ from pathlib import Path, PurePath
 from typing import Any, overload
 
 from trellis import __version__, files
-from trellis.errors import ConfigError, DataError, StoreError, did_you_mean, number_of, shown
+from trellis.errors import ConfigError, DataError, StoreError, did_you_mean, needed, number_of, shown
 from trellis.models import Tagged, Tagger, load
 from trellis.models.folder import prepare, read_record, save_model, save_record
-from trellis.optional import needed
 from trellis.results import Grid
 from trellis.tags import Scheme
 from trellis.text import Sentence

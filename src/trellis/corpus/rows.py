@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trellis.corpus.source import LineError, StrPath, check_options, names_of, refuse, split_suffixes
-from trellis.errors import CorpusError, DataError, shown
-from trellis.optional import needed
+from trellis.errors import CorpusError, DataError, needed, shown
 from trellis.text import Sentence, located
 
 Row = Mapping[str, Any]

@@ -23,12 +23,11 @@ from trellis.arrays import AnyArray, IntArray
 from trellis.chain import set_num_threads
 from trellis.corpus import sentence_of_row
 from trellis.corpus.rows import arrow
-from trellis.errors import ConfigError, DataError, ModelError, StoreError, TrellisError, did_you_mean, shown
+from trellis.errors import ConfigError, DataError, ModelError, StoreError, TrellisError, did_you_mean, needed, shown
 from trellis.models import Tagger, load
 from trellis.models.answers import Answers, parts_of
 from trellis.models.data import inputs_of, tokens_of
 from trellis.models.folder import model_file
-from trellis.optional import needed
 from trellis.ragged import offsets_of
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trellis.chain import get_num_threads, set_num_threads
 from trellis.distributed.bulk import BulkTagger, NameTaken
-from trellis.errors import ConfigError, DataError, TrellisError
-from trellis.optional import needed
+from trellis.errors import ConfigError, DataError, TrellisError, needed
 
 if TYPE_CHECKING:
     from trellis.distributed.folder import Done, Shard, ShardJob

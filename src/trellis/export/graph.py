@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import AnyArray
-from trellis.errors import ModelError
-from trellis.optional import required
+from trellis.errors import ModelError, required
 
 OPSET = 18
 Shape = Sequence[int | str | None]

@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.errors import DataError, shown
-from trellis.optional import required
+from trellis.errors import DataError, required, shown
 from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, fold_width
 from trellis.untrusted import is_unicode

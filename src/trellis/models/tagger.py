@@ -31,7 +31,7 @@ import numpy as np
 from trellis import chain, config, store
 from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
 from trellis.corpus import OnBadTags
-from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, shown
+from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, required, shown
 from trellis.lexicon import Lexicon
 from trellis.lexicon.bonus import cut_at_gaps
 from trellis.lexicon.chains import apply_lexicons
@@ -57,7 +57,6 @@ from trellis.models.data import (
 )
 from trellis.models.folder import ModelFolder, training
 from trellis.models.posterior import Known, Posterior
-from trellis.optional import required
 from trellis.tags import Scheme, Span, Style, TagSet
 from trellis.tags.spans import ScoredSpan
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict

@@ -34,8 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.arrays import IntArray
-from trellis.errors import ConfigError, DataError, ModelError, ShapeError, StoreError, TrellisError
-from trellis.optional import needed
+from trellis.errors import ConfigError, DataError, ModelError, ShapeError, StoreError, TrellisError, needed
 from trellis.ragged import offsets_of, ranges
 from trellis.untrusted import Fields, parse_json
 

@@ -30,11 +30,10 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from trellis import store
 from trellis.arrays import AnyArray, Arrays, Float32Array, IntArray
-from trellis.errors import ConfigError, ModelError, StoreError, TrellisError, shown
+from trellis.errors import ConfigError, ModelError, StoreError, TrellisError, needed, shown
 from trellis.nn.encoder import Batch, Part
 from trellis.nn.lstm import BiLSTM, Packing
 from trellis.nn.subwords import How, Subwords, SubwordTokenizer, WordPooling, check_window, pad_windows, windows_of
-from trellis.optional import needed
 from trellis.ragged import offsets_of
 from trellis.store import Stored
 from trellis.untrusted import Fields, parse_json

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from trellis import _native
-from trellis.errors import ConfigError, DataError, shown, warn
+from trellis.errors import ConfigError, DataError, required, shown, warn
 from trellis.lazy import cached
-from trellis.optional import required
 from trellis.text.conventions import (
     ABBREVIATIONS,
     COMPOUND,

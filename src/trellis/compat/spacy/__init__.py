@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from trellis.optional import needed
+from trellis.errors import needed
 
 _ENTRY_POINTS = ("segmenting_tokenizer", "trellis_ner", "trellis_segmenter", "trellis_tagger")
 

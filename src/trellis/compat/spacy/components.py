@@ -18,13 +18,12 @@ from trellis import config
 from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.corpus import sentence_from_words
 from trellis.corpus.spacy import sentences_of, tagged_sentence
-from trellis.errors import ConfigError, DataError, ModelError, number_of, warn
+from trellis.errors import ConfigError, DataError, ModelError, needed, number_of, warn
 from trellis.models import Tagged, Tagger, load
 from trellis.models.answers import Answers
 from trellis.models.data import segments
 from trellis.models.families import get_family, make_tagger
 from trellis.models.folder import prepare, save_model
-from trellis.optional import needed
 from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, splitter
 

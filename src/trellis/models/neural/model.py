@@ -19,7 +19,7 @@ import numpy as np
 from trellis import chain
 from trellis.arrays import Arrays, IntArray
 from trellis.corpus import Shards
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, StoreError, required
 from trellis.lazy import cached
 from trellis.models.data import Labelled, check_held_out, learned_states, learned_tag_set, stored_states
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
@@ -37,7 +37,6 @@ from trellis.models.neural.plan import (
 from trellis.models.neural.stream import SentenceStream, stream_of
 from trellis.models.neural.vocabulary import Vocabulary
 from trellis.models.tagger import FitOptions, Tagger
-from trellis.optional import required
 from trellis.store import Stored, pack_strings
 from trellis.symbols import Symbols
 from trellis.tags import Scheme, StateMap, TagSet
