@@ -134,7 +134,7 @@ def crf_share(words: int, options: argparse.Namespace) -> Row:
     targets = Targets.of(data, model.states_, None, None)
     encode = partial(network.encode, model.model_.vocabulary)
     learned = TaggingExamples(network, data, encode, lambda _: targets)
-    task = TaggingTask(network, lambda *_: iter([learned]), None)
+    task = TaggingTask(network, lambda *_: iter([learned]), lambda _: None)
     optimizer = build_optimizer(task, resolved(model.config).training)
     examples, lengths = np.arange(len(sentences)), learned.tokens
     emissions = torch.randn(int(lengths.sum()), len(model.labels_), requires_grad=True)

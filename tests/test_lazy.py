@@ -25,7 +25,7 @@ def test_who_tags_loads_nothing_that_scores():
     waiting = {
         "trellis.metrics.entities",
         "trellis.metrics.significance",
-        "trellis.models.crf.objective",
+        "trellis.models.crf.training",
         "trellis.vectors",
     }
     assert "trellis.models.crf.model" in loaded

@@ -27,7 +27,7 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,9 @@ from trellis.errors import ConfigError, did_you_mean, shown
 from trellis.files import write_text
 
 __all__ = [
+    "Rule",
     "changed",
+    "check",
     "dataclass",
     "flat",
     "from_dict",
@@ -77,6 +79,19 @@ def section(kind: type[T], explanation: str) -> T:
     """A field that is itself a configuration, with its defaults; in TOML, a table."""
     made: T = field(default_factory=kind, metadata={"explanation": explanation})
     return made
+
+
+Rule = tuple[str, str, Callable[[Any], bool]]
+"""Names of settings, the values that are allowed in words, and a test of a value."""
+
+
+def check(settings: Any, rules: Iterable[Rule]) -> None:
+    """Refuse numbers that break a rule, or are not finite; a setting that is unset breaks none."""
+    for names, allowed, fits in rules:
+        for name in names.split():
+            value = getattr(settings, name)
+            if value is not None and not (math.isfinite(value) and fits(value)):
+                raise ConfigError(f"{name} must be {allowed}, got {value!r}")
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tests.models.contract import TRAIN
 from trellis import CRF, HMM, load
 from trellis.errors import ModelError, StoreError
 from trellis.models import NeuralTagger, folder
-from trellis.models.crf.objective import CRFObjective
+from trellis.models.crf.training import CRFObjective
 from trellis.text import Sentence
 from trellis.training import read_history
 from trellis.training.checkpoint import locked

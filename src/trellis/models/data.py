@@ -500,6 +500,29 @@ def history_states(pairs: IntArray, L: int) -> IntArray:
     return state
 
 
+def history_chain(
+    pairs: IntArray, start: FloatArray, transitions: FloatArray, rows: FloatArray, nothing: float
+) -> tuple[FloatArray, FloatArray]:
+    """Start (S,) and transitions (S, S) of the chain over histories, `nothing` where they do not join.
+
+    They come from those of labels, (L,) and (L, L), and from `rows` (P, L), what follows each pair.
+    """
+    L = len(start)
+    states, labels = history_states(pairs, L), labels_of_histories(pairs, L)
+    first, steps = np.full(len(labels), nothing), np.full((len(labels), len(labels)), nothing)
+    first[states[-1]] = start
+    np.put_along_axis(steps, states[labels], np.vstack([transitions, rows]), axis=1)
+    return first, steps
+
+
+def stored_pairs(stored: store.Stored, name: str, L: int, least: int = 0) -> IntArray:
+    """The pairs in a file, each once; the first label may be as low as `least`."""
+    pairs = stored.array(name, np.int64, (None, 2), least, L - 1)
+    if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
+        raise stored.refused(name, f"must have each pair once, and at most {MOST_PAIRS} of them")
+    return pairs
+
+
 def most_common_pairs(counts: FloatArray, most: int) -> IntArray:
     """The `most` pairs (P, 2) with the highest counts (L, L) above zero, in order."""
     flat = counts.ravel()

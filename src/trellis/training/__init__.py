@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from trellis.training.history import DevScores, History, Iterate, LiveLine, Progress, Reason, Step, read_history
-from trellis.training.lbfgs import lbfgs
+from trellis.training.lbfgs import Objective, lbfgs
 from trellis.training.loop import Resumption, Trained, TrainingState, retry_on_interrupt, run
-from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
-from trellis.training.online import averaged_perceptron, sgd
+from trellis.training.online import (
+    Descent,
+    MistakeObjective,
+    Perceptron,
+    StochasticObjective,
+    averaged_perceptron,
+    sgd,
+)
 from trellis.training.owlqn import owlqn, pseudo_gradient
 
 __all__ = [

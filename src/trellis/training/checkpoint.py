@@ -1,8 +1,8 @@
 """The folder of a training that may be killed at any moment, and the checkpoints from which it continues.
 
     state.json                            what is trained, with which settings and data, and whether it is finished
-    checkpoint-00000120.safetensors       the state after iteration or step 120: history, weights, optimizer
-    kept-00000080.safetensors             the best weights so far, if they are not the last; a checkpoint names its file
+    checkpoint-00000120.safetensors       the state after iteration or step 120: history, weights, optimizer, and the
+                                          best weights so far if they are not the last
     history.json, learning-curve.svg      the steps so far
 
 What a new training does, by the state of the folder:
@@ -17,10 +17,10 @@ The lock, not the state, says whether a training that has begun is running. Only
 `TrainingFolder`. It is a lock of the package filelock: the kernel releases it when its owner dies for any reason. On
 file systems without such locks, the existence of a file is the lock. The file ``.owner.json`` says who the owner is.
 
-A file appears under its name only once it is whole and on the disk, checksums reveal a damaged one, and a checkpoint is
-written after the kept weights it names: whenever the process is killed, the newest undamaged checkpoint is valid. It
-does not depend on the number of processes. All families have the same kind of checkpoint: `trellis.training.loop`
-writes those of iterations (L-BFGS, OWL-QN, online algorithms, EM), `trellis.training.neural.epochs` those of epochs.
+A file appears under its name only once it is whole and on the disk, and checksums reveal a damaged one: whenever the
+process is killed, the newest undamaged checkpoint is valid. It does not depend on the number of processes. All families
+have the same kind of checkpoint: `trellis.training.loop` writes those of iterations (L-BFGS, OWL-QN, online algorithms,
+EM), `trellis.training.neural.epochs` those of epochs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from trellis.arrays import Arrays
 from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError, shown, warn
 from trellis.store import Stored
 from trellis.training.history import CURVE, HISTORY
-from trellis.untrusted import Fields, read_json
+from trellis.untrusted import read_json
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 FORMAT = 1
 """The version of state.json."""
-STATE, CHECKPOINTS, KEPT = "state.json", "checkpoint-*.safetensors", "kept-*.safetensors"
+STATE, CHECKPOINTS = "state.json", "checkpoint-*.safetensors"
 LOCK, MARKER, OWNER = ".lock", ".lock.held", ".owner.json"
 # The error of flock if the file system has no locks.
 _UNABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
@@ -56,7 +56,7 @@ _UNABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EI
 
 @dataclass(slots=True)
 class FolderState:
-    """What state.json holds; a training that continues must agree with `settings`, `data` and `machine`."""
+    """The content of state.json; a training that continues must agree with `settings`, `data` and `machine`."""
 
     state: Literal["begun", "finished"]
     model: str
@@ -73,7 +73,7 @@ class FolderState:
 
 
 class TrainingFolder:
-    """The state of a training, from its beginning to its end; `home` is the folder that its user named."""
+    """The folder of a training, from its beginning to its end; `home` is the folder that its user named."""
 
     def __init__(
         self,
@@ -94,8 +94,10 @@ class TrainingFolder:
         self.keep = False  # the checkpoints of a finished training
         if is_main:
             files.remove_partial(path)
-        before = self._before(model, resume, overwrite) if is_main else None
-        self._state = before if before is not None and self.resuming else FolderState("begun", model, _now())
+        earlier = None
+        if is_main and not overwrite and has_checkpoints(path):
+            earlier = self._check_earlier(model, resume)
+        self._state = earlier if earlier is not None and self.resuming else FolderState("begun", model, _now())
         self._has_begun = False
 
     def identify(
@@ -115,7 +117,9 @@ class TrainingFolder:
                 if name in known and known[name] != now:
                     raise _changed(part, name, known[name], now)
         if not self._has_begun and not self.resuming:
-            self.clear()
+            for pattern in (HISTORY, CURVE, CHECKPOINTS, STATE):
+                for path in self.path.glob(pattern):
+                    path.unlink()
         self._has_begun = True
         for part, values in given.items():
             getattr(self._state, part).update(values)
@@ -123,10 +127,12 @@ class TrainingFolder:
 
     def finish(self) -> None:
         """The training ended by itself and its result is saved: its files are removed, unless they are to be kept."""
+        if not self.is_main:
+            return
         if self.keep or self.path == self.home:
             self._write("finished")
         else:
-            self._remove()
+            files.remove_folder(self.path)
 
     @property
     def can_go_on(self) -> bool:
@@ -134,53 +140,35 @@ class TrainingFolder:
 
     def close(self) -> None:
         """Remove everything of a training that cannot be continued."""
-        if self.path != self.home and not self.can_go_on:
-            self._remove()
-
-    def clear(self) -> None:
-        for name in (HISTORY, CURVE, CHECKPOINTS, KEPT, STATE):
-            for path in self.path.glob(name):
-                path.unlink()
-
-    def _remove(self) -> None:
-        if self.is_main:
+        if self.is_main and self.path != self.home and not self.can_go_on:
             files.remove_folder(self.path)
 
-    def _before(self, model: str, resume: bool, overwrite: bool) -> FolderState | None:
-        """What was trained here before, if a new training may replace or continue it."""
-        if overwrite or not has_checkpoints(self.path):
-            return None
+    def _check_earlier(self, model: str, resume: bool) -> FolderState | None:
+        """The state of the earlier training with checkpoints here, unless a new one may not replace or continue it."""
+        discard = f"discard it with --overwrite (in Python, remove {self.path})"
+        if self.path == self.home:
+            discard = "remove its files"
         try:
-            before = read_state(self.path)
+            earlier = read_state(self.path)
         except StoreError as error:
             if resume and isinstance(error, NewerFormatError):
                 raise
             if resume:
-                raise StoreError(f"cannot resume: {error}; {self._discard}, and begin again") from None
-            before = None
-        if not resume and (before is None or before.state == "begun"):
-            what = "the checkpoints of a training that did not end" if before is None else str(before)
-            continued = "continue it with --resume (in Python, resume=True)"
-            raise ModelError(f"{self.home} holds {what}: {continued}, or {self._discard}")
-        if resume and before is None:
+                raise StoreError(f"cannot resume: {error}; {discard}, and begin again") from None
+            earlier = None
+        if not resume and (earlier is None or earlier.state == "begun"):
+            what = "the checkpoints of a training that did not end" if earlier is None else str(earlier)
+            raise ModelError(
+                f"{self.home} holds {what}: continue it with --resume (in Python, resume=True), or {discard}"
+            )
+        if resume and earlier is None:
             missing = f"{self.path} holds checkpoints, but no {STATE} to say of which training"
-            raise ModelError(f"cannot resume: {missing}; {self._discard}, and begin again")
-        if resume and before is not None and before.model != model:
-            raise ModelError(f"cannot resume: {self.home} holds {before}, not one of {model}")
-        return before
-
-    @property
-    def _discard(self) -> str:
-        """What to do with a training that nobody wants, or can, continue."""
-        return (
-            "remove its files"
-            if self.path == self.home
-            else f"discard it with --overwrite (in Python, remove {self.path})"
-        )
+            raise ModelError(f"cannot resume: {missing}; {discard}, and begin again")
+        if resume and earlier is not None and earlier.model != model:
+            raise ModelError(f"cannot resume: {self.home} holds {earlier}, not one of {model}")
+        return earlier
 
     def _write(self, state: Literal["begun", "finished"]) -> None:
-        if not self.is_main:
-            return
         self._state.state = state
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -195,15 +183,17 @@ def has_checkpoints(path: Path) -> bool:
 
 
 def read_state(path: Path) -> FolderState | None:
-    """What is known about the training in this folder."""
+    """The state of the training in this folder, if there is one."""
     values = read_json(path / STATE)
-    if values is not None and not isinstance(values, dict):
+    if values is None:
+        return None
+    if not isinstance(values, dict):
         raise StoreError(f"{path / STATE} does not describe a training: expected a JSON object, found {shown(values)}")
-    version = None if values is None else values.get("format")
+    version = values.get("format")
     if isinstance(version, int) and version > FORMAT:
         raise NewerFormatError.of(path / STATE, version, FORMAT)
     try:
-        return None if values is None else config.from_dict(FolderState, values)
+        return config.from_dict(FolderState, values)
     except (ConfigError, AttributeError, TypeError) as error:
         raise StoreError(f"{path / STATE} does not describe a training: {error}") from None
 
@@ -232,17 +222,14 @@ class CheckpointWarning(UserWarning):
     """A checkpoint was damaged: an earlier one is used instead, or training starts from the beginning."""
 
 
-_CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
+_KIND = "training checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was saved: plain values, and arrays by part (weights, optimizer, average) and name."""
+    """A saved state: plain values, and arrays by part (weights, optimizer, average) and name."""
 
-    step: int
     stored: Stored
-    kept: Stored | None
-    """The weights that are kept, if they are others than the last."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -262,43 +249,31 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder, self._keep = folder, keep
-        self._kept_on_disk: int | None = None
 
     def steps(self) -> list[int]:
         """The steps of the existing checkpoints, the newest first."""
-        found = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
-        return sorted((int(step) for step in found if step.isdigit()), reverse=True)
+        numbers = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
+        return sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
 
-    def save(
-        self,
-        step: int,
-        values: Mapping[str, Any],
-        parts: Mapping[str, Arrays],
-        kept: tuple[int, Arrays] | None = None,
-    ) -> None:
-        """Write a checkpoint, after the weights that are `kept` and their step, and remove those of earlier ones."""
+    def save(self, step: int, values: Mapping[str, Any], parts: Mapping[str, Arrays]) -> None:
+        """Write a checkpoint, and remove earlier ones."""
+        arrays = {f"{part}:{name}": array for part, named in parts.items() for name, array in named.items()}
         try:
-            if kept is not None and kept[0] != self._kept_on_disk:
-                store.save(self._path("kept", kept[0]), _KEPT, {}, kept[1])
-                self._kept_on_disk = kept[0]
-            arrays = {f"{part}:{name}": array for part, named in parts.items() for name, array in named.items()}
-            manifest = {"values": dict(values), "kept": None if kept is None else kept[0]}
-            store.save(self._path("checkpoint", step), _CHECKPOINT, manifest, arrays)
+            store.save(self._path(step), _KIND, {"values": dict(values)}, arrays)
         except StoreError as error:
             hint = "; training can be resumed from the checkpoint before it" if self.steps() else ""
             raise StoreError(f"{error}{hint}") from None
-        self._prune(step)
+        steps = self.steps()
+        newest = [other for other in steps if other <= step][: self._keep]  # later ones are damaged
+        for other in set(steps).difference(newest):
+            self._path(other).unlink()
 
     def newest(self, read: Callable[[Checkpoint], T]) -> T | None:
-        """What `read` makes of the newest checkpoint that is whole, with a warning for each that is not."""
+        """The newest checkpoint that is whole, as `read` understands it, with a warning for each that is not."""
         steps = self.steps()
         for step in steps:
             try:
-                stored = store.load(self._path("checkpoint", step), _CHECKPOINT)
-                kept = _kept_step(stored.manifest)
-                self._kept_on_disk = kept
-                weights = None if kept is None else store.load(self._path("kept", kept), _KEPT)
-                return read(Checkpoint(step, stored, weights))
+                return read(Checkpoint(store.load(self._path(step), _KIND)))
             except NewerFormatError:  # it is whole, and a training that began again would remove it
                 raise
             except StoreError as error:
@@ -309,43 +284,19 @@ class Checkpoints:
                 else:
                     message = f"checkpoint of step {step} cannot be used, going back to the one before it: {error}"
                 warn(message, CheckpointWarning)
-        self._kept_on_disk = None
         return None
 
-    def _path(self, name: str, step: int) -> Path:
-        return self.folder / f"{name}-{step:08d}.safetensors"
-
-    def _prune(self, last: int) -> None:
-        """Only the newest checkpoints stay, and the kept weights that they name; newer ones than `last` are damaged."""
-        written = [step for step in self.steps() if step <= last][: self._keep]
-        for step in set(self.steps()) - set(written):
-            self._path("checkpoint", step).unlink()
-        named = set()
-        for step in written:
-            try:
-                kept = _kept_step(store.read_manifest(self._path("checkpoint", step), _CHECKPOINT))
-            except StoreError:
-                return  # it may name any of them
-            named |= set() if kept is None else {self._path("kept", kept)}
-        for path in self.folder.glob(KEPT):
-            if path not in named:
-                path.unlink()
-
-
-def _kept_step(manifest: Fields) -> int | None:
-    """The step of the kept weights that a checkpoint names."""
-    nothing = manifest.value("kept", int, type(None)) is None
-    return None if nothing else manifest.integer("kept", 0, 10**18)
+    def _path(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step:08d}.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process that trains in a folder."""
+    """A process that trains in a folder, and the time at which it took the lock."""
 
     pid: int
     host: str
     since: str
-    """When it took the lock."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
@@ -353,7 +304,7 @@ class Owner:
 
 @contextmanager
 def locked(folder: Path, doing: str = "is training there") -> Iterator[None]:
-    """Hold the lock of a folder; if another process holds it, the error names it and what it is `doing`."""
+    """Hold the lock of a folder; if another process holds it, the error names that one and what it is `doing`."""
     lock = _acquire(folder, doing)
     owner = Owner(os.getpid(), socket.gethostname(), _now())
     try:
@@ -368,7 +319,7 @@ def locked(folder: Path, doing: str = "is training there") -> Iterator[None]:
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """Who is training in the folder right now."""
+    """The process that is training in the folder right now."""
     from filelock import FileLock, Timeout
 
     owner = _read_owner(folder)

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from trellis.arrays import FloatArray
 from trellis.training.history import Iterate, Progress, Validate
 from trellis.training.loop import Resumption, Trained, run
-from trellis.training.objective import Vector
 
 S = TypeVar("S")
 
@@ -24,14 +24,14 @@ S = TypeVar("S")
 class EMObjective(Protocol[S]):
     """Anything that can take the two steps; S is the type of the statistics that go from one to the other."""
 
-    def expect(self, weights: Vector) -> tuple[float, S]:
+    def expect(self, weights: FloatArray) -> tuple[float, S]:
         """The loss of the weights, and the expected statistics under them."""
 
-    def maximise(self, weights: Vector, statistics: S) -> Vector:
+    def maximise(self, weights: FloatArray, statistics: S) -> FloatArray:
         """The weights of least expected loss, given the statistics under `weights`."""
 
 
-def em(objective: EMObjective[S], start: Vector, *, tolerance: float = 1e-4) -> Iterator[Iterate]:
+def em(objective: EMObjective[S], start: FloatArray, *, tolerance: float = 1e-4) -> Iterator[Iterate]:
     """Iterates of EM from `start`, each with its own loss; ends once one gains less than `tolerance` of the loss."""
     weights = start
     loss, statistics = objective.expect(weights)
@@ -45,7 +45,7 @@ def em(objective: EMObjective[S], start: Vector, *, tolerance: float = 1e-4) -> 
 
 def best_of_restarts(
     objective: EMObjective[Any],
-    starts: Iterable[Vector | Resumption],
+    starts: Iterable[FloatArray | Resumption],
     *,
     tolerance: float = 1e-4,
     max_iterations: int | None = None,

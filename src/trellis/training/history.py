@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from trellis import config, files
-from trellis.arrays import Arrays
+from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, StoreError, number_of
 from trellis.results import data_frame
-from trellis.training.objective import Vector
 from trellis.untrusted import read_json
 
 if TYPE_CHECKING:
@@ -30,14 +29,14 @@ its gradient is not finite any more."""
 
 
 class Iterate(NamedTuple):
-    """What an optimizer yields after each iteration; `stop` says why it is the last, if it is."""
+    """An iteration of an optimizer; `stop` says why it is the last, if it is."""
 
-    weights: Vector
+    weights: FloatArray
     loss: float
     gradient_norm: float | None
     stop: Reason | None = None
     state: Callable[[], Arrays] | None = None
-    """What it knows besides the weights, until the next iteration: from both it can go on with the same steps."""
+    """What the optimizer knows besides the weights, until its next iteration; from both it takes the same steps."""
 
 
 class DevScores(NamedTuple):
@@ -131,7 +130,7 @@ class History:
 
 Progress = Callable[[Step], None]
 """Called after each iteration. With an attribute `every`, it is also called within epochs, every that many seconds."""
-Validate = Callable[[Vector], float | DevScores]
+Validate = Callable[[FloatArray], float | DevScores]
 
 
 def write_history(folder: Path, history: History) -> None:

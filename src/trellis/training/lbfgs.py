@@ -22,22 +22,32 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from trellis import _native
-from trellis.arrays import Arrays, Float32Array
+from trellis.arrays import Arrays, Float32Array, FloatArray
 from trellis.store import Stored
 from trellis.training.history import Iterate, Reason
-from trellis.training.objective import Objective, Vector
 
-_DECREASE, _CURVATURE = 1e-4, 0.9
+DECREASE, _CURVATURE = 1e-4, 0.9
+
+
+class Objective(Protocol):
+    """A function of `size` weights to be made small. Trainers know nothing else of what they train."""
+
+    @property
+    def size(self) -> int:
+        """The number of weights."""
+
+    def evaluate(self, weights: FloatArray, gradient: FloatArray) -> float:
+        """The loss; its gradient is written to `gradient`."""
 
 
 def lbfgs(
     objective: Objective,
-    start: Vector,
+    start: FloatArray,
     *,
     memory: int = 6,
     epsilon: float = 1e-5,
@@ -48,14 +58,15 @@ def lbfgs(
 ) -> Iterator[Iterate]:
     """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for.
 
-    With the `state` of an iterate, as it was saved, they go on from it.
+    With the `state` of an iterate, as it was saved, they continue from it.
     """
-    x, g = start.copy(), np.empty_like(start)
-    x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    x = start.copy()
+    g, x_next, g_next, direction = (np.empty_like(x) for _ in range(4))
     loss = objective.evaluate(x, g)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(g, memory)
-    restore(state, hessian, test)
+    if state is not None:
+        restore(state, hessian, test)
     length = hessian.length
     step = 1.0 / length if length and state is None else 1.0
 
@@ -72,7 +83,7 @@ def lbfgs(
         hessian.update(x_next, x, g_next, g, g_next)
         x, x_next, g, g_next = x_next, x, g_next, g
         loss, length, step = trial.loss, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: state_of(hessian, test))
+        yield Iterate(x, loss, length, test.check(loss, length, x), lambda: state_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
 
 
@@ -80,62 +91,48 @@ class StoppingTest:
     """Converged: the gradient is small beside the weights, or the last `period` iterations gained too little."""
 
     def __init__(self, loss: float, *, epsilon: float, delta: float, period: int) -> None:
-        self._epsilon, self._delta = epsilon, delta
-        self._losses: deque[float] = deque([loss], maxlen=min(max(period, 1), sys.maxsize))
-        self._period = period
+        self._epsilon, self._delta, self._period = epsilon, delta, period
+        self.losses: deque[float] = deque([loss], maxlen=min(max(period, 1), sys.maxsize))
 
-    @property
-    def losses(self) -> Vector:
-        return np.array(self._losses)
-
-    def restore(self, losses: Vector) -> None:
-        """Go on with the losses of the iterations before, as they were saved."""
-        self._losses.clear()  # of the loss at the start, which is the last of these
-        self._losses.extend(losses.tolist())
-
-    def check(self, loss: float, gradient_norm: float, weights_norm: float) -> Reason | None:
-        if gradient_norm <= self._epsilon * max(1.0, weights_norm):
+    def check(self, loss: float, gradient_norm: float, weights: FloatArray) -> Reason | None:
+        if gradient_norm <= self._epsilon * max(1.0, float(np.sqrt(_native.dot(weights, weights)))):
             return "converged"
-        full = self._period > 0 and len(self._losses) == self._period
-        if full and self._losses[0] - loss < self._delta * abs(loss):
+        full = self._period > 0 and len(self.losses) == self._period
+        if full and self.losses[0] - loss < self._delta * abs(loss):
             return "converged"
-        self._losses.append(loss)
+        self.losses.append(loss)
         return None
 
 
 def state_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
-    """What a quasi-Newton method knows besides its weights."""
-    return {**hessian.arrays(), "losses": test.losses}
+    """The knowledge of a quasi-Newton method besides its weights, until the next iteration."""
+    return {**hessian.arrays(), "losses": np.array(test.losses)}
 
 
-def restore(state: Stored | None, hessian: InverseHessian, test: StoppingTest) -> None:
-    """The inverse of `state_of`, if a training goes on."""
-    if state is not None:
-        hessian.restore(state)
-        test.restore(state.array("losses", np.float64, (None,)))
-
-
-def norm(a: Vector) -> float:
-    return float(np.sqrt(_native.dot(a, a)))
+def restore(state: Stored, hessian: InverseHessian, test: StoppingTest) -> None:
+    """The inverse of `state_of`."""
+    hessian.restore(state)
+    test.losses.clear()  # of the loss at the start, which is the last of those that were saved
+    test.losses.extend(state.array("losses", np.float64, (None,)).tolist())
 
 
 class InverseHessian:
     """Approximation from at most `memory` pairs (s, y), and its product with one vector v, given ahead."""
 
-    def __init__(self, v: Vector, memory: int) -> None:
+    def __init__(self, v: FloatArray, memory: int) -> None:
         self._memory, self._v = memory, v
         self._pairs: list[tuple[Float32Array, Float32Array]] = []
         self._products = np.array([[_native.dot(v, v)]])  # [2k + 1, 2k + 1] between s_0.. s_k-1, y_0.. y_k-1, v
 
     def arrays(self) -> Arrays:
-        """All that it knows, apart from v; it changes with the next `update`."""
-        named = {
-            f"{name}{i}": vector for i, pair in enumerate(self._pairs) for name, vector in zip("sy", pair, strict=True)
-        }
-        return {"products": self._products, **named}
+        """Pairs and products, without v; they change with the next `update`."""
+        arrays: Arrays = {"products": self._products}
+        for i, (s, y) in enumerate(self._pairs):
+            arrays |= {f"s{i}": s, f"y{i}": y}
+        return arrays
 
     def restore(self, state: Stored) -> None:
-        """Know again what `arrays` returned, when v was the same."""
+        """Take over what `arrays` returned, when v was the same."""
         products = state.array("products", np.float64, (None, None))
         pairs, size = len(products) // 2, (len(self._v),)
         if products.shape != (2 * pairs + 1,) * 2:
@@ -146,10 +143,11 @@ class InverseHessian:
             for i in range(pairs)
         ]
 
-    def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector, v: Vector) -> None:
+    def update(self, x: FloatArray, x_before: FloatArray, g: FloatArray, g_before: FloatArray, v: FloatArray) -> None:
         """Learn from a step; one without positive curvature is ignored. `v` is the next vector to multiply."""
         s, y = self._room(len(v))
         k = len(self._pairs)
+        # The new s comes after the old ones, the new y and v at the end.
         old, new = [*range(k), *range(k + 1, 2 * k + 1)], [k, 2 * k + 1, 2 * k + 2]
         fresh = _native.learn_step(x, x_before, g, g_before, v, self._vectors(), s, y).reshape(3, 2 * k + 3)
         products = np.empty((2 * k + 3, 2 * k + 3))
@@ -159,8 +157,8 @@ class InverseHessian:
         if 0 < fresh[0, 2 * k + 1] < np.inf:
             self._pairs.append((s, y))
         else:
-            kept = [*old, 2 * k + 2]
-            products = products[np.ix_(kept, kept)]
+            without = [*old, 2 * k + 2]
+            products = products[np.ix_(without, without)]
         self._products, self._v = products, v
 
     def _room(self, size: int) -> tuple[Float32Array, Float32Array]:
@@ -168,8 +166,8 @@ class InverseHessian:
         k = len(self._pairs)
         if k < self._memory:
             return np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
-        kept = [i for i in range(2 * k) if i not in (0, k)]
-        self._products = self._products[np.ix_(kept, kept)]
+        newer = [i for i in range(2 * k) if i not in (0, k)]
+        self._products = self._products[np.ix_(newer, newer)]
         return self._pairs.pop(0)
 
     def _vectors(self) -> list[Float32Array]:
@@ -180,7 +178,7 @@ class InverseHessian:
         """``|v|``."""
         return float(np.sqrt(self._products[-1, -1]))
 
-    def descent(self, out: Vector) -> float:
+    def descent(self, out: FloatArray) -> float:
         """``-H v``, into `out`; returns its product with v."""
         k = len(self._pairs)
         factors = _two_loops(self._products, k) if k else np.array([-1.0])
@@ -188,7 +186,7 @@ class InverseHessian:
         return float(self._products[-1] @ factors)
 
 
-def _two_loops(products: Vector, k: int) -> Vector:
+def _two_loops(products: FloatArray, k: int) -> FloatArray:
     """Coefficients of ``-H v`` over s_0.. s_k-1, y_0.. y_k-1, v."""
     coefficients = np.zeros(2 * k + 1)
     coefficients[2 * k] = -1.0
@@ -217,7 +215,7 @@ def wolfe(
     low, high = Trial(0.0, loss, slope), None
     for _ in range(most_trials):
         trial = Trial(step, *along(step))
-        if not trial.loss <= loss + _DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
+        if not trial.loss <= loss + DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
             high = trial
         elif abs(trial.slope) <= -_CURVATURE * slope:
             return trial

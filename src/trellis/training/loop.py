@@ -9,15 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from trellis.arrays import FloatArray
 from trellis.errors import ConfigError, ProcessError, StoreError
 from trellis.store import Stored
 from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder
 from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, Validate
-from trellis.training.objective import Vector
 
 T = TypeVar("T")
 W = TypeVar("W")
@@ -34,6 +34,7 @@ class TrainingState(Generic[W]):
 
     @property
     def score(self) -> float | None:
+        """The held-out score of the weights that are kept."""
         return self.steps[self.kept].dev if self.kept >= 0 else None
 
     def is_better(self, dev: float | None, loss: float | None = None) -> bool:
@@ -53,7 +54,7 @@ class TrainingState(Generic[W]):
             self.kept, self.weights = kept, weights  # Python handles signals between calls, and there is no call here
 
     def stop_reason(self, max_iterations: int | None, patience: int | None) -> Reason | None:
-        """Why no further iteration is made: `patience` of them in a row had no better score, or there were enough."""
+        """The reason to stop, if there is one: `patience` iterations had no better score, or there were enough."""
         if patience is not None and self.steps and self.steps[-1].dev is not None:
             first = next((i for i, step in enumerate(self.steps) if step.dev == self.score), self.kept)
             if len(self.steps) - 1 - first >= patience:
@@ -63,10 +64,9 @@ class TrainingState(Generic[W]):
         return None
 
     def history(self, reason: Reason) -> History:
-        """The iterations, and why they ended."""
         return History(tuple(self.steps), reason, self.kept)
 
-    def restore(self, checkpoint: Checkpoint, weights: W | None) -> None:
+    def restore(self, checkpoint: Checkpoint, weights: W | None) -> History:
         """Continue from the iterations of a checkpoint, and the weights that it keeps."""
         try:
             history = History.from_dict(checkpoint.values["history"])
@@ -76,12 +76,13 @@ class TrainingState(Generic[W]):
             problem = f"step {history.kept} cannot be the best of {len(history.steps)}"
             raise StoreError(f"{checkpoint.stored.where}: {problem}")
         self.steps[:], self.kept, self.weights = history.steps, history.kept, weights
+        return history
 
 
 class Trained(NamedTuple):
     """The weights that were kept, and the history of the training."""
 
-    weights: Vector
+    weights: FloatArray
     history: History
 
 
@@ -89,58 +90,58 @@ class Resumption:
     """Where a training by iterations begins: at its start, or where the checkpoint in its folder left it.
 
     A checkpoint is written every so many seconds, at Ctrl-C, and when another process of the training is lost. It also
-    holds what the optimizer knows besides the weights (of L-BFGS 48 bytes per weight by default), so that a training
-    that continues takes the steps of one that was never interrupted.
+    holds the state of the optimizer (of L-BFGS 48 bytes per weight by default), so that a training that continues takes
+    the steps of one that was never interrupted.
     """
 
-    def __init__(self, start: Vector, folder: TrainingFolder | None = None, seconds: float = 0.0) -> None:
+    def __init__(self, start: FloatArray, folder: TrainingFolder | None = None, seconds: float = 0.0) -> None:
         self.start, self.weights = start, start
         self.optimizer: Stored | None = None
-        """What the optimizer knew besides the weights, if it goes on."""
-        self.state: TrainingState[Vector] = TrainingState()
-        self._checkpoints = None if folder is None else Checkpoints(folder.path)
-        self._seconds, self._written = seconds, time.monotonic()
-        self._last: Iterate | None = None
+        """The saved state of the optimizer, if it continues from one."""
+        self.state: TrainingState[FloatArray] = TrainingState()
         self.stopped: Reason | None = None
         """Why the optimizer had ended at the checkpoint, if it had."""
+        self.last: Iterate | None = None
+        """The last iteration of this run."""
+        self._checkpoints = None if folder is None else Checkpoints(folder.path)
+        self._seconds, self._written = seconds, time.monotonic()
+        saved = None
         if folder is not None and folder.resuming and self._checkpoints is not None:
-            saved = self._checkpoints.newest(lambda whole: whole)
-            if saved is not None:  # one of another training is refused, not passed over
-                self._restore(saved)
-
-    def _restore(self, saved: Checkpoint) -> None:
-        size = (len(self.start),)
-        weights = np.array(saved.part("weights").array("weights", np.float64, size))
-        best = weights if saved.kept is None else np.array(saved.kept.array("weights", np.float64, size))
-        optimizer = saved.part("optimizer")
-        self.state.restore(saved, best)
-        self.weights, self.optimizer = weights, optimizer if optimizer.arrays else None
-        reason = History.from_dict(saved.values["history"]).reason
+            saved = self._checkpoints.newest(lambda checkpoint: checkpoint)
+        if saved is None:
+            return
+        # Here, not in `newest`: a checkpoint of another training is refused, not passed over.
+        weights, best, optimizer = (saved.part(name) for name in ("weights", "best", "optimizer"))
+        shape = start.shape
+        self.weights = np.array(weights.array("weights", np.float64, shape))
+        kept = np.array(best.array("weights", np.float64, shape)) if best.arrays else self.weights
+        reason = self.state.restore(saved, kept).reason
         self.stopped = None if reason == "interrupted" else reason
+        self.optimizer = optimizer if optimizer.arrays else None
 
     def visit(self, iterate: Iterate) -> None:
         """Write a checkpoint if it is time."""
-        self._last = iterate
+        self.last = iterate
         if self._checkpoints is not None and time.monotonic() - self._written >= self._seconds:
             self.write()
 
     def write(self) -> bool:
         """Write a checkpoint of the last iteration, if there is one; says whether it did."""
-        if self._checkpoints is None or self._last is None:
+        if self._checkpoints is None or self.last is None:
             return False
-        best, last = self.state.weights, self._last
-        kept = None if best is None or best is last.weights else (self.state.kept + 1, {"weights": best})
-        optimizer = {} if last.state is None else last.state()
-        parts = {"weights": {"weights": last.weights}, "optimizer": optimizer}
-        values: dict[str, Any] = {"history": self.state.history(last.stop or "interrupted").to_dict()}
-        self._checkpoints.save(len(self.state.steps), values, parts, kept)
+        kept, last = self.state.weights, self.last
+        parts = {"weights": {"weights": last.weights}, "optimizer": {} if last.state is None else last.state()}
+        if kept is not None and kept is not last.weights:
+            parts["best"] = {"weights": kept}
+        values = {"history": self.state.history(last.stop or "interrupted").to_dict()}
+        self._checkpoints.save(len(self.state.steps), values, parts)
         self._written = time.monotonic()
         return True
 
 
 def run(
     iterates: Iterator[Iterate],
-    start: Vector | Resumption,
+    start: FloatArray | Resumption,
     *,
     max_iterations: int | None = None,
     validate: Validate | None = None,
@@ -149,7 +150,7 @@ def run(
 ) -> Trained:
     """Go through the iterates until the last one, or until a limit is reached.
 
-    With a `Resumption` they go on from where it is, whose steps count too, and checkpoints are written.
+    With a `Resumption` they continue from where it is, whose steps count too, and checkpoints are written.
     """
     resumption = start if isinstance(start, Resumption) else Resumption(start)
     state = resumption.state
@@ -162,10 +163,11 @@ def run(
                 reason = "max_iterations"
                 break
             step = _step(len(state.steps) + 1, iterate, begin, max_iterations, validate)
-            better = state.is_better(step.dev, step.loss)
-            # Without held-out data the last weights are kept: an optimizer changes them only when it is asked for more.
-            kept = iterate.weights if step.dev is None or not better else iterate.weights.copy()
-            state.add(step, kept if better else None)
+            weights = None
+            if state.is_better(step.dev, step.loss):
+                # Without held-out data the last weights are kept: an optimizer changes them only when asked for more.
+                weights = iterate.weights if step.dev is None else iterate.weights.copy()
+            state.add(step, weights)
             resumption.visit(iterate)
             if progress is not None:
                 progress(step)
@@ -181,15 +183,15 @@ def run(
 
 
 def _step(number: int, iterate: Iterate, begin: float, limit: int | None, validate: Validate | None) -> Step:
-    found = None if validate is None else validate(iterate.weights)
+    scores = None if validate is None else validate(iterate.weights)
     seconds = time.perf_counter() - begin
     left = None if limit is None else seconds / number * (limit - number)
-    figures = found.figures() if isinstance(found, DevScores) else {"dev": found}
+    figures = scores.figures() if isinstance(scores, DevScores) else {"dev": scores}
     return replace(Step(number, iterate.loss, iterate.gradient_norm, None, seconds, left), **figures)
 
 
 def retry_on_interrupt(finish: Callable[[], T]) -> T:
-    """The result of the function, which saves what was learned: Ctrl-C makes it start again once, and loses nothing."""
+    """The result of `finish`, which saves what was learned: Ctrl-C makes it start again once, and loses nothing."""
     try:
         return finish()
     except KeyboardInterrupt:

@@ -9,36 +9,125 @@ most in one pass over it.
 `passive_aggressive` (Crammer et al. 2006) and `arow` (Crammer et al. 2009) also move the weights only after mistakes:
 passive-aggressive learning just as far as the right labels need to win by a margin, AROW further for weights that it
 has seldom seen. The rules are those of CRFsuite; see `native/features/online.h` for the formulas.
+
+An objective takes the steps of a pass by itself, since moving a few thousand of a million weights after each batch of
+sentences is native work. With the weights and the `state` of an iterate, as they were saved, each algorithm continues
+from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from trellis.arrays import Arrays
+from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import DataError
 from trellis.store import Stored
 from trellis.training.history import Iterate
-from trellis.training.objective import (
-    Confidence,
-    Descent,
-    MarginObjective,
-    MistakeObjective,
-    Order,
-    PassiveAggressive,
-    Perceptron,
-    StochasticObjective,
-    Vector,
-)
+from trellis.training.lbfgs import Objective
 
 _SAMPLE, _TRIALS = 1000, 12
 
 
+@dataclass(slots=True)
+class Descent:
+    """The state of stochastic descent: the true weights are ``scale * weights``."""
+
+    weights: FloatArray
+    rate: float
+    batch: int
+    done: int = 0
+    scale: float = 1.0
+
+    def fold(self) -> FloatArray:
+        """The true weights; the state now has them with scale 1."""
+        self.weights *= self.scale
+        self.scale = 1.0
+        return self.weights
+
+
+class StochasticObjective(Objective, Protocol):
+    """An objective that is a sum over examples, and can step down by a few at a time."""
+
+    @property
+    def examples(self) -> int:
+        """The number of examples."""
+
+    def descend(self, order: IntArray, descent: Descent) -> float:
+        """One pass over these examples; returns the sum of their losses, each taken before its step."""
+
+    def loss_of(self, order: IntArray, weights: FloatArray) -> float:
+        """The mean loss of these examples, with their share of the regularisation."""
+
+
+@dataclass(slots=True)
+class Perceptron:
+    """The state of the averaged perceptron: the average is ``weights - sums / (seen + 1)``."""
+
+    weights: FloatArray
+    sums: FloatArray
+    seen: int = 0
+
+    @classmethod
+    def begin(cls, start: FloatArray, state: Stored | None) -> tuple[Perceptron, int]:
+        """The perceptron at its start, or as it was saved, and the number of passes that are done."""
+        if state is None:
+            return cls(start.copy(), np.zeros_like(start)), 0
+        weights, sums = (np.array(state.array(name, np.float64, start.shape)) for name in ("weights", "sums"))
+        seen, passes = (int(state.array(name, np.int64, (), 0)) for name in ("seen", "passes"))
+        return cls(weights, sums, seen), passes
+
+    def average(self) -> FloatArray:
+        """Mean of the weights at first and after each example seen."""
+        return self.weights - self.sums / (self.seen + 1)
+
+    def saved(self, passes: int) -> Callable[[], Arrays]:
+        """The state from which `begin` continues."""
+        counts = {"seen": np.array(self.seen), "passes": np.array(passes)}
+        return _saved({"weights": self.weights.copy(), "sums": self.sums.copy(), **counts})
+
+
+@dataclass(frozen=True, slots=True)
+class PassiveAggressive:
+    """How far passive-aggressive learning goes: `type` 0 without slack, 1 and 2 with `c`; cost by number of errors."""
+
+    type: int
+    c: float
+    by_errors: bool
+
+
+@dataclass(slots=True)
+class Confidence:
+    """The state of AROW: weights, and how much each may still change."""
+
+    weights: FloatArray
+    variances: FloatArray
+    gamma: float
+
+
+class MistakeObjective(Protocol):
+    """An objective that can decode its examples and move its weights after each mistake."""
+
+    @property
+    def examples(self) -> int:
+        """The number of examples."""
+
+    def correct(self, order: IntArray, state: Perceptron) -> float:
+        """One pass of the perceptron over these examples; returns the share of tokens that were tagged wrongly."""
+
+    def passive_aggressive(self, order: IntArray, state: Perceptron, rule: PassiveAggressive) -> float:
+        """One passive-aggressive pass over these examples; returns the sum of their costs."""
+
+    def arow(self, order: IntArray, state: Confidence) -> float:
+        """One pass of AROW over these examples; returns the sum of their costs."""
+
+
 def sgd(
     objective: StochasticObjective,
-    start: Vector,
+    start: FloatArray,
     *,
     batch: int = 8,
     rate: float | None = None,
@@ -49,25 +138,25 @@ def sgd(
 ) -> Iterator[Iterate]:
     """One iterate per pass over the examples; stops when the loss fell by less than `delta` over `period` passes.
 
-    With the same seed, the rate that `first_rate` finds leads to the same weights as none. With the weights and the
-    `state` of an iterate, as they were saved, the passes go on from it; so do those of the other algorithms.
+    The state of an iterate says with which `rate` the first step was taken: the same one leads to the same weights.
     """
     random = np.random.default_rng(seed)
     sample = random.permutation(objective.examples)[:_SAMPLE]
+    done = 0
     losses: list[float] = []
-    if state is None:
-        descent = Descent(start.copy(), calibrate(objective, start, sample, batch) if rate is None else rate, batch)
-    else:
-        descent = Descent(start.copy(), saved_rate(state), batch, int(state.array("done", np.int64, (), 0)))
+    if state is not None:
+        rate, done = float(state.array("rate", np.float64, ())), int(state.array("done", np.int64, (), 0))
         losses = state.array("losses", np.float64, (None,)).tolist()
+    elif rate is None:
+        rate = calibrate(objective, start, sample, batch)
+    descent = Descent(start.copy(), rate, batch, done)
     for order in _orders(random, objective.examples, len(losses)):
         loss = objective.descend(order, descent)
         weights = descent.fold()
         losses.append(loss)
         flat = len(losses) > period and losses[-1 - period] - loss < delta * abs(loss)
-
-        known = {"done": np.array(descent.done), "rate": np.array(descent.rate), "losses": np.array(losses)}
-        yield Iterate(weights.copy(), loss, None, "converged" if flat else None, _saved(known))
+        saved = {"done": np.array(descent.done), "rate": np.array(descent.rate), "losses": np.array(losses)}
+        yield Iterate(weights.copy(), loss, None, "converged" if flat else None, _saved(saved))
 
 
 def _saved(arrays: Arrays) -> Callable[[], Arrays]:
@@ -75,12 +164,7 @@ def _saved(arrays: Arrays) -> Callable[[], Arrays]:
     return lambda: arrays
 
 
-def saved_rate(state: Stored) -> float:
-    """The rate with which a saved training by `sgd` began."""
-    return float(state.array("rate", np.float64, ()))
-
-
-def _orders(random: np.random.Generator, examples: int, done: int) -> Iterator[Order]:
+def _orders(random: np.random.Generator, examples: int, done: int) -> Iterator[IntArray]:
     """The order of the examples in each pass, after those that are done."""
     for _ in range(done):
         random.permutation(examples)
@@ -88,16 +172,10 @@ def _orders(random: np.random.Generator, examples: int, done: int) -> Iterator[O
         yield random.permutation(examples)
 
 
-def first_rate(objective: StochasticObjective, start: Vector, *, batch: int = 8, seed: int = 0) -> float:
-    """The rate that `sgd` begins with if it is given none."""
-    sample = np.random.default_rng(seed).permutation(objective.examples)[:_SAMPLE]
-    return calibrate(objective, start, sample, batch)
-
-
-def calibrate(objective: StochasticObjective, start: Vector, sample: Order, batch: int) -> float:
+def calibrate(objective: StochasticObjective, start: FloatArray, sample: IntArray, batch: int) -> float:
     """Double or halve the rate while that makes one pass over the sample end lower."""
 
-    def after(rate: float) -> float:
+    def loss_after(rate: float) -> float:
         """The loss after the pass; infinite if its steps are so long that the scores overflow."""
         descent = Descent(start.copy(), rate, batch)
         try:
@@ -108,10 +186,10 @@ def calibrate(objective: StochasticObjective, start: Vector, sample: Order, batc
             return np.inf
         return loss if np.isfinite(loss) else np.inf
 
-    best, rate = after(1.0), 1.0
+    best, rate = loss_after(1.0), 1.0
     factor = 2.0 if np.isfinite(best) else 0.5
     for _ in range(_TRIALS):
-        trial = after(rate * factor)
+        trial = loss_after(rate * factor)
         if trial < best or np.isinf(best):
             best, rate = trial, rate * factor
         elif factor > 1 and rate == 1.0:
@@ -122,63 +200,44 @@ def calibrate(objective: StochasticObjective, start: Vector, sample: Order, batc
 
 
 def averaged_perceptron(
-    objective: MistakeObjective, start: Vector, *, epsilon: float = 0.0, seed: int = 0, state: Stored | None = None
+    objective: MistakeObjective, start: FloatArray, *, seed: int = 0, state: Stored | None = None
 ) -> Iterator[Iterate]:
-    """One iterate per pass; its loss is the share of tokens tagged wrongly, and it ends at `epsilon` or less."""
-    perceptron, done = _perceptron(start, state)
+    """One iterate per pass; its loss is the share of tokens tagged wrongly, and it ends when there are none."""
+    perceptron, done = Perceptron.begin(start, state)
     for order in _orders(np.random.default_rng(seed), objective.examples, done):
         wrong = objective.correct(order, perceptron)
         done += 1
-        saved = _saved(_perceptron_state(perceptron, done))
-        yield Iterate(perceptron.average(), wrong, None, "converged" if wrong <= epsilon else None, saved)
-
-
-def _perceptron(start: Vector, state: Stored | None) -> tuple[Perceptron, int]:
-    """The weights with their sums, and how many passes are done."""
-    if state is None:
-        return Perceptron(start.copy(), np.zeros_like(start)), 0
-    weights, sums = (np.array(state.array(name, np.float64, start.shape)) for name in ("weights", "sums"))
-    seen, passes = (int(state.array(name, np.int64, (), 0)) for name in ("seen", "passes"))
-    return Perceptron(weights, sums, seen), passes
-
-
-def _perceptron_state(perceptron: Perceptron, passes: int) -> Arrays:
-    numbers = {"seen": np.array(perceptron.seen), "passes": np.array(passes)}
-    return {"weights": perceptron.weights.copy(), "sums": perceptron.sums.copy(), **numbers}
+        yield Iterate(perceptron.average(), wrong, None, "converged" if wrong <= 0.0 else None, perceptron.saved(done))
 
 
 def passive_aggressive(
-    objective: MarginObjective,
-    start: Vector,
+    objective: MistakeObjective,
+    start: FloatArray,
     rule: PassiveAggressive,
     *,
     averaging: bool = True,
-    epsilon: float = 0.0,
     seed: int = 0,
     state: Stored | None = None,
 ) -> Iterator[Iterate]:
-    """One iterate per pass; its loss is the sum of the costs, and it ends when their mean is below `epsilon`."""
-    perceptron, done = _perceptron(start, state)
+    """One iterate per pass; its loss is the sum of the costs."""
+    perceptron, done = Perceptron.begin(start, state)
     for order in _orders(np.random.default_rng(seed), objective.examples, done):
         cost = objective.passive_aggressive(order, perceptron, rule)
         done += 1
         weights = perceptron.average() if averaging else perceptron.weights.copy()
-        small = cost / max(objective.examples, 1) < epsilon
-        saved = _saved(_perceptron_state(perceptron, done))
-        yield Iterate(weights, cost, None, "converged" if small else None, saved)
+        yield Iterate(weights, cost, None, None, perceptron.saved(done))
 
 
 def arow(
-    objective: MarginObjective,
-    start: Vector,
+    objective: MistakeObjective,
+    start: FloatArray,
     *,
     variance: float = 1.0,
     gamma: float = 1.0,
-    epsilon: float = 0.0,
     seed: int = 0,
     state: Stored | None = None,
 ) -> Iterator[Iterate]:
-    """One iterate per pass; its loss is the sum of the costs, and it ends when their mean is at most `epsilon`."""
+    """One iterate per pass; its loss is the sum of the costs, and it ends when there are none."""
     variances, done = np.full_like(start, variance), 0
     if state is not None:
         variances = np.array(state.array("variances", np.float64, start.shape))
@@ -187,6 +246,5 @@ def arow(
     for order in _orders(np.random.default_rng(seed), objective.examples, done):
         cost = objective.arow(order, confidence)
         done += 1
-        small = cost / max(objective.examples, 1) <= epsilon
         saved = _saved({"variances": confidence.variances.copy(), "passes": np.array(done)})
-        yield Iterate(confidence.weights.copy(), cost, None, "converged" if small else None, saved)
+        yield Iterate(confidence.weights.copy(), cost, None, "converged" if cost <= 0.0 else None, saved)

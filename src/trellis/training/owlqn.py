@@ -14,24 +14,22 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from trellis import _native
+from trellis.arrays import FloatArray
 from trellis.store import Stored
 from trellis.training.history import Iterate
-from trellis.training.lbfgs import InverseHessian, StoppingTest, norm, restore, state_of
-from trellis.training.objective import Objective, Vector
-
-_DECREASE = 1e-4
+from trellis.training.lbfgs import DECREASE, InverseHessian, Objective, StoppingTest, restore, state_of
 
 
-def pseudo_gradient(weights: Vector, gradient: Vector, c1: float, out: Vector | None = None) -> Vector:
+def pseudo_gradient(weights: FloatArray, gradient: FloatArray, c1: float, out: FloatArray | None = None) -> FloatArray:
     """The steepest way up of the loss with its L1 term, into `out` if given; all zeros exactly at the minimum."""
-    found = np.empty_like(gradient) if out is None else out
-    _native.pseudo_gradient(weights, gradient, c1, found)
-    return found
+    out = np.empty_like(gradient) if out is None else out
+    _native.pseudo_gradient(weights, gradient, c1, out)
+    return out
 
 
 def owlqn(
     objective: Objective,
-    start: Vector,
+    start: FloatArray,
     *,
     c1: float,
     memory: int = 6,
@@ -48,7 +46,8 @@ def owlqn(
     pseudo_gradient(x, g, c1, uphill)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(uphill, memory)
-    restore(state, hessian, test)
+    if state is not None:
+        restore(state, hessian, test)
     length = hessian.length
     step = 1.0 / length if length and state is None else 1.0
 
@@ -60,15 +59,15 @@ def owlqn(
     while length > 0:
         hessian.descent(direction)
         _native.keep_downhill(uphill, direction)
-        found = _backtrack(along, loss, step, max_linesearch)
-        if found is None:
+        loss_next = _backtrack(along, loss, step, max_linesearch)
+        if loss_next is None:
             yield Iterate(x, loss, length, "no_progress")
             return
         pseudo_gradient(x_next, g_next, c1, uphill)
         hessian.update(x_next, x, g_next, g, uphill)
         x, x_next, g, g_next = x_next, x, g_next, g
-        loss, length, step = found, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: state_of(hessian, test))
+        loss, length, step = loss_next, hessian.length, 1.0
+        yield Iterate(x, loss, length, test.check(loss, length, x), lambda: state_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
 
 
@@ -78,7 +77,7 @@ def _backtrack(
     """The loss of the first of shorter and shorter steps that lowers it enough."""
     for _ in range(most_trials):
         trial, slope = along(step)
-        if trial <= loss + _DECREASE * slope:
+        if trial <= loss + DECREASE * slope:
             return trial
         step *= 0.5
     return None

@@ -13,7 +13,7 @@ from trellis.errors import ModelError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
 from trellis.models.crf.model import Observed
-from trellis.models.crf.objective import CRFObjective, FeatureSelection
+from trellis.models.crf.training import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron

@@ -12,8 +12,7 @@ from tests.models.crf.test_training import make_data, objective_of, perceptron_s
 from trellis.compat import sklearn_crfsuite as compat
 from trellis.errors import ConfigError, ModelError
 from trellis.models import CRF
-from trellis.training.objective import PassiveAggressive
-from trellis.training.online import arow, passive_aggressive
+from trellis.training.online import PassiveAggressive, arow, passive_aggressive
 
 X, Y = make_data(seed=6, sentences=15)
 

@@ -15,7 +15,7 @@ from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
 from trellis.models.crf.model import Observed
-from trellis.models.crf.objective import CRFObjective, FeatureSelection
+from trellis.models.crf.training import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, StateMap, TagSet
 from trellis.text import Sentence

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trellis import chain
 from trellis.features import AttributeIndex, GivenExtractor, TemplateExtractor, Templates
 from trellis.models.crf.model import Observed
-from trellis.models.crf.objective import CRFObjective, FeatureSelection
+from trellis.models.crf.training import CRFObjective, FeatureSelection
 from trellis.models.data import Labelled
 from trellis.tags import StateMap
 

@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
-
-from trellis.config import setting
-from trellis.errors import ConfigError
+from trellis.config import Rule, check, setting
 from trellis.models.data import MOST_PAIRS
 from trellis.tags import StateMap
 
@@ -19,15 +16,15 @@ _LARGE = 50_000  # tokens
 _PRUNED = 1e-3  # of the largest weight: see docs/performance.md for what it changes
 
 
-_LEAST = {
-    "pairs": 0,
-    "period": 0,
-    "patience": 1,
-    "max_iterations": 0,
-    "memory": 1,
-    "max_linesearch": 1,
-    "batch_size": 1,
-}
+_RULES: list[Rule] = [
+    ("c1 c2 min_freq epsilon delta checkpoint_seconds", "a finite number >= 0", lambda x: x >= 0),
+    ("learning_rate aggressiveness variance gamma", "a finite number > 0", lambda x: x > 0),
+    ("prune", "at least 0 and below 1", lambda x: 0 <= x < 1),
+    ("pairs", f"at most {MOST_PAIRS}", lambda x: x <= MOST_PAIRS),
+    ("pa_type", "0, 1 or 2", lambda x: x in (0, 1, 2)),
+    ("pairs period max_iterations", "at least 0", lambda x: x >= 0),
+    ("patience memory max_linesearch batch_size", "at least 1", lambda x: x >= 1),
+]
 
 
 @dataclass(frozen=True)
@@ -113,41 +110,17 @@ class CRFConfig:
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
-        for name in ("c1", "c2", "min_freq", "epsilon", "delta", "checkpoint_seconds"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
-        if self.prune is not None and not 0 <= self.prune < 1:
-            raise ConfigError(f"prune must be at least 0 and below 1, got {self.prune!r}")
-        if self.pairs > MOST_PAIRS:
-            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
-        for name in ("learning_rate", "aggressiveness", "variance", "gamma"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value > 0):
-                raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
-        if self.pa_type not in (0, 1, 2):
-            raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+        check(self, _RULES)
 
 
-class _Stopping(NamedTuple):
-    """When an algorithm stops unless it is told otherwise; None if it has no such test."""
-
-    max_iterations: int | None
-    delta: float | None
-    period: int | None
-
-
-_STOPPING = {
-    "lbfgs": _Stopping(None, 1e-5, 10),
-    "owlqn": _Stopping(None, 1e-5, 10),
-    "sgd": _Stopping(50, 1e-3, 5),
-    "ap": _Stopping(20, None, None),
-    "pa": _Stopping(20, None, None),
-    "arow": _Stopping(20, None, None),
+# Tests by which an algorithm stops unless it is told otherwise.
+_STOPPING: dict[str, dict[str, Any]] = {
+    "lbfgs": {"delta": 1e-5, "period": 10},
+    "owlqn": {"delta": 1e-5, "period": 10},
+    "sgd": {"max_iterations": 50, "delta": 1e-3, "period": 5},
+    "ap": {"max_iterations": 20},
+    "pa": {"max_iterations": 20},
+    "arow": {"max_iterations": 20},
 }
 
 
@@ -157,18 +130,13 @@ def resolved(config: CRFConfig, states: StateMap, tokens: int) -> CRFConfig:
     Only the first step length of sgd is still unset if it was: it is found during the training.
     """
     algorithm = "owlqn" if config.algorithm == "lbfgs" and config.c1 else config.algorithm
-    stopping = _STOPPING[algorithm]._asdict()
-    given = {name: value for name in stopping if (value := getattr(config, name)) is not None}
+    stopping = {name: value for name, value in _STOPPING[algorithm].items() if getattr(config, name) is None}
     scheme, learned = (one.value.lower() for one in (states.tags.scheme, states.scheme))
-    chosen = replace(config, algorithm=algorithm, scheme=scheme, learn_scheme=learned, **(stopping | given))
-    single = _in_single_precision(chosen, tokens)
-    share = config.prune if config.prune is not None else _PRUNED if single else 0.0
-    return replace(chosen, precision="single" if single else "double", prune=share)
-
-
-def _in_single_precision(config: CRFConfig, tokens: int) -> bool:
-    """Single precision leaves the loss exact to about 1e-8, which is enough unless the stopping tests are finer."""
+    config = replace(config, algorithm=algorithm, scheme=scheme, learn_scheme=learned, **stopping)
+    single = config.precision == "single"
     if config.precision == "auto":
+        # Single precision leaves the loss exact to about 1e-8, which is enough unless the stopping tests are finer.
         finest = config.epsilon if config.delta is None else min(config.epsilon, config.delta)
-        return tokens >= _LARGE and finest >= 1e-6
-    return config.precision == "single"
+        single = tokens >= _LARGE and finest >= 1e-6
+    prune = config.prune if config.prune is not None else _PRUNED if single else 0.0
+    return replace(config, precision="single" if single else "double", prune=prune)

@@ -43,13 +43,13 @@ from trellis.metrics import Grid, Report
 from trellis.models import explanation
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.data import (
-    MOST_PAIRS,
     Label,
     Labelled,
-    history_states,
+    history_chain,
     labels_of_histories,
     learned_states,
     learned_tag_set,
+    stored_pairs,
     stored_states,
     tokens_of,
 )
@@ -58,13 +58,10 @@ from trellis.ragged import check_lengths
 from trellis.store import Stored, narrowed
 from trellis.tags import StateMap
 from trellis.text import FOLDED_POINTS
-from trellis.training import History
-from trellis.training.objective import Vector
 from trellis.training.process_group import ProcessGroup
 
 if TYPE_CHECKING:
-    from trellis.models.crf.objective import FeatureSelection
-    from trellis.models.crf.out_of_core import CompiledCorpus
+    from trellis.models.crf.training import FeatureSelection
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
@@ -76,7 +73,7 @@ class AttributeWeights:
     index: AttributeIndex
     ends: IntArray  # [A] where the pairs of an attribute end
     labels: npt.NDArray[np.uint16]  # [pairs]
-    weights: Vector  # [pairs]
+    weights: FloatArray  # [pairs]
     width: int  # how many labels there are
 
     @cached
@@ -91,23 +88,23 @@ class AttributeWeights:
 
     def of(self, attribute: int) -> dict[int, float]:
         """The weights of one attribute by label."""
-        own = slice(int(self.ends[attribute - 1]) if attribute else 0, int(self.ends[attribute]))
-        return dict(zip(self.labels[own].tolist(), self.weights[own].tolist(), strict=True))
+        pairs = slice(int(self.ends[attribute - 1]) if attribute else 0, int(self.ends[attribute]))
+        return dict(zip(self.labels[pairs].tolist(), self.weights[pairs].tolist(), strict=True))
 
     def single(self) -> Self:
-        """With each weight as the nearest number of single precision, as files hold them in half the space."""
+        """The same weights rounded to single precision, as files hold them in half the space."""
         return replace(self, weights=self.weights.astype(np.float32).astype(np.float64))
 
     def pruned(self, share: float = 0.0) -> Self:
         """Without weights that are zero or below this share of the largest, and attributes that have no other."""
         sizes = np.abs(self.weights)
-        kept = (sizes > 0.0) & (sizes >= share * sizes.max(initial=0.0))
-        if kept.all() and (np.diff(self.ends, prepend=0) > 0).all():
+        large = (sizes > 0.0) & (sizes >= share * sizes.max(initial=0.0))
+        if large.all() and (np.diff(self.ends, prepend=0) > 0).all():
             return self
-        counts = np.bincount(self.owners[kept], minlength=len(self.ends))
-        alive = np.flatnonzero(counts)
-        ends, labels, weights = np.cumsum(counts[alive]), self.labels[kept], self.weights[kept]
-        return replace(self, index=self.index.select(alive), ends=ends, labels=labels, weights=weights)
+        counts = np.bincount(self.owners[large], minlength=len(self.ends))
+        used = np.flatnonzero(counts)
+        ends, labels, weights = np.cumsum(counts[used]), self.labels[large], self.weights[large]
+        return replace(self, index=self.index.select(used), ends=ends, labels=labels, weights=weights)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,44 +112,42 @@ class HistoryWeights:
     """Pairs of labels that have their own state, and the weights of the labels after them."""
 
     pairs: IntArray  # [P, 2]
-    rows: Vector  # [P, L] 0 where there is no weight
+    rows: FloatArray  # [P, L] 0 where there is no weight
     weighted: BoolArray  # [P, L]
 
 
 @dataclass(frozen=True, eq=False)
 class CRFWeights(AttributeWeights):
-    """Weights of the attributes of tokens, of transitions, and of the attributes of steps if there are such."""
+    """All weights of a CRF: of the attributes of tokens, of transitions and, as `edges`, of the attributes of steps."""
 
-    transitions: Vector  # [L, L]; minus infinity is forbidden
+    transitions: FloatArray  # [L, L]; minus infinity is forbidden
     weighted: BoolArray  # [L, L] which transitions have a weight; the others score 0
-    start: Vector  # [L] 0, or minus infinity if no sentence may begin so
-    end: Vector  # [L]
+    start: FloatArray  # [L] 0, or minus infinity if no sentence may begin so
+    end: FloatArray  # [L]
     edges: AttributeWeights | None = None  # of pairs of labels
     histories: HistoryWeights | None = None  # with order 2
 
     @property
     def state_labels(self) -> IntArray | None:
-        """With order 2: the label of each state of the chain."""
+        """``(S,)`` the label of each state of the chain, with order 2."""
         return None if self.histories is None else labels_of_histories(self.histories.pairs, self.width)
 
     def single(self) -> Self:
-        """The weights of steps as well."""
         return replace(super().single(), edges=None if self.edges is None else self.edges.single())
 
     def pruned(self, share: float = 0.0) -> Self:
-        """The weights of steps as well."""
         return replace(super().pruned(share), edges=None if self.edges is None else self.edges.pruned(share))
 
 
 class Earlier(NamedTuple):
-    """What was learned before."""
+    """The weights and states of a model that learning continues from."""
 
     weights: CRFWeights
     states: StateMap
 
 
 def scores_per_token(states: int, *, steps: bool) -> int:
-    """How many scores a token of the chain has."""
+    """The number of scores that a token of the chain has."""
     return states * (states + 1) if steps else states
 
 
@@ -178,12 +173,11 @@ class Observed:
         *,
         grow: bool = False,
     ) -> Observed:
-        """Of inputs, with the numbers of `index` and, for steps, of `edges`; new attributes get one with `grow`."""
+        """Compile inputs with the numbers of `index` and, for steps, of `edges`; new attributes get one with `grow`."""
         tokens = extractor.compile(inputs, index, grow=grow)
         return cls(tokens, None if edges is None else extractor.compile_edges(inputs, edges, grow=grow))
 
     def scores(self, p: CRFWeights) -> chain.ChainScores:
-        """The scores of the sentences."""
         emissions = np.empty((self.tokens.tokens, p.width))
         _native.score_dataset(self.tokens, p.ready, emissions)
         return chained(emissions, check_lengths(np.diff(self.tokens.offsets)), p, self.steps)
@@ -192,8 +186,10 @@ class Observed:
 def chained(emissions: FloatArray, lengths: IntArray, p: CRFWeights, steps: Compiled | None) -> chain.ChainScores:
     """The chain of these emissions with the transitions of the model, and the scores of steps if there are such."""
     if p.histories is not None:
-        steps_of_states, start, end = chain_of(p.transitions, p.start, p.end, p.histories)
-        return chain.ChainScores(emissions[:, p.state_labels], lengths, steps_of_states, start, end)
+        pairs, labels = p.histories.pairs, p.state_labels
+        rows = p.transitions[pairs[:, 1]] + p.histories.rows
+        start, transitions = history_chain(pairs, p.start, p.transitions, rows, -np.inf)
+        return chain.ChainScores(emissions[:, labels], lengths, transitions, start, p.end[labels])
     edges = None
     if p.edges is not None and steps is not None:
         edges = np.empty((int(np.maximum(lengths - 1, 0).sum()), p.width, p.width))
@@ -201,21 +197,8 @@ def chained(emissions: FloatArray, lengths: IntArray, p: CRFWeights, steps: Comp
     return chain.ChainScores(emissions, lengths, p.transitions, p.start, p.end, edges)
 
 
-def chain_of(
-    transitions: Vector, start: Vector, end: Vector, histories: HistoryWeights
-) -> tuple[Vector, Vector, Vector]:
-    """Transitions (S, S), start and end (S,) of the chain over histories, from those over labels."""
-    L = len(start)
-    labels = labels_of_histories(histories.pairs, L)
-    scores = transitions[labels]  # [S, L]
-    scores[L:] += histories.rows
-    steps = np.full((len(labels), len(labels)), -np.inf)
-    np.put_along_axis(steps, history_states(histories.pairs, L)[labels], scores, axis=1)
-    return steps, np.concatenate([start, np.full(len(histories.pairs), -np.inf)]), end[labels]
-
-
 def to_stored(p: CRFWeights, extractor: Extractor, states: StateMap) -> tuple[dict[str, Any], Arrays]:
-    """Manifest and arrays."""
+    """The manifest and the arrays of a model file."""
     templates = None
     if isinstance(extractor, TemplateExtractor):
         templates = {"name": extractor.templates.name, "text": extractor.templates.text}
@@ -245,17 +228,22 @@ def from_stored(stored: Stored, L: int, lexicon: Sequence[str] = ()) -> tuple[CR
             extractor = TemplateExtractor(parsed, Clusters.from_stored(stored), lexicon)
         except TemplateError as error:
             raise StoreError(f"{stored.where}: the manifest: the field 'templates': {error}") from None
-    forbidden = -np.inf
+    forbidden, edges, histories = -np.inf, None, None
+    if extractor.step_templates is not None:
+        edges = AttributeWeights(*_stored_weights(stored, L * L, "edge.", extractor.step_templates))
+    if "history.pairs" in stored:
+        pairs = stored_pairs(stored, "history.pairs", L)
+        rows = stored.array("history.rows", np.float64, (len(pairs), L))
+        has_weight = stored.array("history.weighted", np.uint8, rows.shape, 0, 1).astype(np.bool_)
+        histories = HistoryWeights(pairs, rows, has_weight)
     p = CRFWeights(
         *_stored_weights(stored, L, "", extractor.token_templates),
         stored.array("transitions", np.float64, (L, L), forbidden),
         stored.array("weighted", np.uint8, (L, L), 0, 1).astype(np.bool_),
         stored.array("start", np.float64, (L,), forbidden),
         stored.array("end", np.float64, (L,), forbidden),
-        None
-        if extractor.step_templates is None
-        else AttributeWeights(*_stored_weights(stored, L * L, "edge.", extractor.step_templates)),
-        _stored_histories(stored, L) if "history.pairs" in stored else None,
+        edges,
+        histories,
     )
     return p, extractor
 
@@ -270,17 +258,9 @@ def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
     }
 
 
-def _stored_histories(stored: Stored, L: int) -> HistoryWeights:
-    pairs = stored.array("history.pairs", np.int64, (None, 2), 0, L - 1)
-    if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
-        raise stored.refused("history.pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
-    rows = stored.array("history.rows", np.float64, (len(pairs), L))
-    return HistoryWeights(pairs, rows, stored.array("history.weighted", np.uint8, rows.shape, 0, 1).astype(np.bool_))
-
-
 def _stored_weights(
     stored: Stored, width: int, prefix: str, templates: _native.TemplateSet | None
-) -> tuple[AttributeIndex, IntArray, npt.NDArray[np.uint16], Vector, int]:
+) -> tuple[AttributeIndex, IntArray, npt.NDArray[np.uint16], FloatArray, int]:
     """The inverse of `_arrays`, each of which native code indexes by: the fields of `AttributeWeights`."""
     index = AttributeIndex.from_stored(stored, prefix, templates)
     labels = stored.array(f"{prefix}pair_labels", (np.uint8, np.uint16), (None,), 0, width - 1)
@@ -300,7 +280,7 @@ class WeightedFeature:
 
     @property
     def labels(self) -> str:
-        """Its label, or both."""
+        """The label, after that of the token before if the feature is of a step."""
         return self.label if self.previous is None else f"{self.previous} -> {self.label}"
 
 
@@ -342,49 +322,68 @@ class CRF(Tagger[CRFConfig]):
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
     states_: StateMap
-    """What the weights are about: the labels, as the scheme that is learned tells them apart."""
+    """The states that have weights: the labels, as the scheme that is learned tells them apart."""
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
     _labeller: tuple[CRFWeights, _native.Labeller] | None = None
 
     @property
     def learns_lexicons(self) -> bool:
-        """Whether features come from templates."""
         return self.config.features not in ("given", "ready")
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        if options.stream is not None:
-            self._learn_from_disk(options.stream, dev, options)
-            return
-        # Imported here, since who tags needs neither.
-        from trellis.models.crf.objective import CRFObjective, observe
-        from trellis.models.crf.training import learn
+        # Imported here, since tagging does not need it.
+        from trellis.models.crf.training import CRFObjective, FeatureObjective, learn
 
-        group, earlier = options.group, self._earlier(options)
-        extractor = self._extractor() if earlier is not None else self._clustered(data.inputs, group)
-        index, edges = _growing(earlier and earlier.weights), _growing(earlier and earlier.weights.edges)
-        observed, index, edges = observe(group, extractor, data.inputs, index, edges)
-        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, earlier and earlier.states.tags)
-        states = learned_states(tags, self.config.learn_scheme, self.config.constraints, earlier and earlier.states)
-        settings = resolved(self.config, states, sum(group.gather(observed.tokens.tokens)))
-        if settings.algorithm in SUMMED:
-            observed.tokens.share_bundles()
+        c, group, earlier, corpus = self.config, options.group, self._earlier(options), options.stream
+        if corpus is None:
+            extractor = self._extractor() if earlier is not None else self._clustered(data.inputs, group)
+            index, edges = _growing(earlier and earlier.weights), _growing(earlier and earlier.weights.edges)
+            known = len(index), len(edges)
+            observed = Observed.of(extractor, data.inputs, index, edges, grow=True)
+            if group.count > 1:
+                from trellis.models.crf.out_of_core import renumbered
+
+                index, edges = renumbered(group, observed, (index, edges), known)
+                del observed  # before it is made again, with the numbers that all processes share
+                observed = Observed.of(extractor, data.inputs, index, edges)
+            tags = learned_tag_set(data, c.scheme, c.constraints, earlier and earlier.states.tags)
+            tokens = sum(group.gather(observed.tokens.tokens))
         else:
-            group.require_single(f"algorithm = {settings.algorithm!r}, which goes from sentence to sentence,")
-        objective = CRFObjective(
-            observed,
-            index,
-            data,
-            states,
-            self._selection(),
-            edge_index=edges,
-            c2=0.0 if settings.algorithm in MISTAKE_DRIVEN else settings.c2,
-            sentence_weights=options.sentence_weights,
-            token_weights=data.token_weights(tags, settings.label_weights),
-            single=settings.precision == "single",
-            group=group,
-        )
-        self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
+            extractor, tokens = corpus.extractor, corpus.tokens
+            tags = corpus.tag_set(c.scheme, c.constraints, earlier and earlier.states.tags)
+        states = learned_states(tags, c.learn_scheme, c.constraints, earlier and earlier.states)
+        settings = resolved(c, states, tokens)
+        # The first process has the L2 term, so that a sum over processes has it once.
+        shared: dict[str, Any] = {
+            "c2": 0.0 if settings.algorithm in MISTAKE_DRIVEN or group.rank else settings.c2,
+            "single": settings.precision == "single",
+            "group": group,
+        }
+        objective: FeatureObjective
+        if corpus is None:
+            if settings.algorithm in SUMMED:
+                observed.tokens.share_bundles()
+            else:
+                group.require_single(f"algorithm = {settings.algorithm!r}, which goes from sentence to sentence,")
+            objective = CRFObjective(
+                observed,
+                index,
+                data,
+                states,
+                self._selection(),
+                edge_index=edges,
+                sentence_weights=options.sentence_weights,
+                token_weights=data.token_weights(tags, settings.label_weights),
+                **shared,
+            )
+        else:
+            from trellis.models.crf.out_of_core import DiskObjective
+
+            objective = DiskObjective(corpus, states, self._selection(), settings.label_weights, **shared)
+        learned = learn(objective, earlier, settings, extractor, dev, options)
+        self.parameters_, self.history_, self.settings_ = learned
+        self.states_, self.tagset_, self._cached = states, states.tags, extractor
 
     def _stream(
         self,
@@ -396,7 +395,7 @@ class CRF(Tagger[CRFConfig]):
         c = self.config
         if not (c.out_of_core or isinstance(X, Shards)):
             return None
-        from trellis.models.crf.out_of_core import CompiledCorpus, LabelledStream, check_streamable
+        from trellis.models.crf.out_of_core import CompiledCorpus, check_streamable
 
         if options.on_bad_tags != "error":
             raise ModelError(
@@ -406,45 +405,21 @@ class CRF(Tagger[CRFConfig]):
         self._take_lexicon(options)
         if self.lexical_:
             raise ModelError("out_of_core does not learn from a lexicon: give its entries the strength prefer or must")
-        stream, earlier = LabelledStream(X, y, sentence_weights), self._earlier(options)
+        earlier = self._earlier(options)
         extractor = self._extractor()
-        check_streamable(c, extractor, SUMMED)
-        place = c.scratch or (tempfile.gettempdir() if options.folder is None else options.folder.home)
+        check_streamable(c, extractor)
+        folder = c.scratch or (tempfile.gettempdir() if options.folder is None else options.folder.home)
         index, fingerprinted = _growing(earlier and earlier.weights), options.folder is not None
-        corpus = CompiledCorpus(extractor, index, place, options.group, fingerprinted=fingerprinted)
-        corpus.read(stream, self._seen)
+        corpus = CompiledCorpus(extractor, index, folder, options.group, fingerprinted=fingerprinted)
+        corpus.read(X, y, sentence_weights, self._seen)
         return corpus
 
-    def _learn_from_disk(self, corpus: CompiledCorpus, dev: Labelled | None, options: FitOptions) -> None:
-        from trellis.models.crf.out_of_core import DiskObjective, streamed_tag_set
-        from trellis.models.crf.training import learn
-
-        earlier, c = self._earlier(options), self.config
-        tags = streamed_tag_set(corpus, c.scheme, c.constraints, earlier and earlier.states.tags)
-        states = learned_states(tags, c.learn_scheme, c.constraints, earlier and earlier.states)
-        settings = resolved(c, states, corpus.tokens)
-        objective = DiskObjective(
-            corpus,
-            corpus.folder,
-            states,
-            self._selection(),
-            c2=settings.c2,
-            label_weights=settings.label_weights,
-            single=settings.precision == "single",
-            group=options.group,
-        )
-        self._keep(learn(objective, earlier, settings, corpus.extractor, dev, options), states, corpus.extractor)
-
     def _earlier(self, options: FitOptions) -> Earlier | None:
-        """What learning starts from, if it goes on."""
+        """The model that learning starts from, if it continues one."""
         if self._goes_on(options):
             return Earlier(self.parameters_, self.states_)
         self._cached = None  # made for other settings
         return None
-
-    def _keep(self, learned: tuple[CRFWeights, History, CRFConfig], states: StateMap, extractor: Extractor) -> None:
-        self.parameters_, self.history_, self.settings_ = learned
-        self.states_, self.tagset_, self._cached = states, states.tags, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         p, extractor = self._fitted(), self._extractor()
@@ -458,22 +433,18 @@ class CRF(Tagger[CRFConfig]):
         p, extractor = self._fitted(), self._extractor()
         if p.edges is not None or p.histories is not None:
             return None
-        labeller, seen = self._chain_labeller(p), self._for_scores(inputs, [])
+        if self._labeller is None or self._labeller[0] is not p:  # made when first asked for
+            labels, states = self.labels_, self._state_labels()
+            names = list(labels) if states is None else [labels[state] for state in states.tolist()]
+            scores = (plain_array(scores, np.float64) for scores in (p.transitions, p.start, p.end))
+            self._labeller = p, _native.Labeller(names, *scores)
+        labeller, seen = self._labeller[1], self._for_scores(inputs, [])
         if isinstance(extractor, TemplateExtractor):
             return extractor.best(seen, self._token_scorer(p), labeller)
         return labeller.best(extractor.compile(seen, p.index, grow=False), p.ready)
 
-    def _chain_labeller(self, p: CRFWeights) -> _native.Labeller:
-        """What finds the best labels with these transitions; made when first asked for."""
-        if self._labeller is None or self._labeller[0] is not p:
-            labels, states = self.labels_, self._state_labels()
-            names = list(labels) if states is None else [labels[state] for state in states.tolist()]
-            chain_of_states = (plain_array(scores, np.float64) for scores in (p.transitions, p.start, p.end))
-            self._labeller = p, _native.Labeller(names, *chain_of_states)
-        return self._labeller[1]
-
     def _token_scorer(self, p: CRFWeights) -> _native.TokenScorer:
-        """What scores tokens with these weights; made when first asked for."""
+        """Scores tokens with these weights; made when first asked for."""
         if self._scorer is None or self._scorer[0] is not p:
             folding = FOLDED_POINTS if self.settings_.fold_width else {}
             arrays = p.ends, p.labels, p.weights
@@ -529,11 +500,11 @@ class CRF(Tagger[CRFConfig]):
             named = np.array([name == label for name in names])
             if label in states.tags.labels or not named.any():
                 named = states.labels == states.tags.id(label)
-        found = [WeightedFeature(name, names[state], w) for name, state, w in _largest(p, named, n)]
+        features = [WeightedFeature(name, names[state], w) for name, state, w in _largest(p, named, n)]
         if p.edges is not None:
             for name, pair, w in _largest(p.edges, np.tile(named, width), n):
-                found.append(WeightedFeature(name, names[pair % width], w, names[pair // width]))
-        return FeatureTable(tuple(sorted(found, key=lambda f: -abs(f.weight))[:n]))
+                features.append(WeightedFeature(name, names[pair % width], w, names[pair // width]))
+        return FeatureTable(tuple(sorted(features, key=lambda f: -abs(f.weight))[:n]))
 
     def transitions(self) -> TransitionTable:
         """Weights of transitions from row to column."""
@@ -551,7 +522,7 @@ class CRF(Tagger[CRFConfig]):
         return names
 
     def _selection(self) -> FeatureSelection:
-        from trellis.models.crf.objective import FeatureSelection
+        from trellis.models.crf.training import FeatureSelection
 
         extractor = self._extractor()
         c = self.config
@@ -592,15 +563,12 @@ class CRF(Tagger[CRFConfig]):
 
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
-            columns = list(map(name_of_column, self.lexical_))
-            clusters = self.config.vectors is not None
-            self._cached = (
-                TemplateExtractor(
-                    get_templates(self.config.features, clusters=clusters, lexicon=len(columns)), lexicon=columns
-                )
-                if self.learns_lexicons
-                else GivenExtractor()
-            )
+            self._cached = GivenExtractor()
+            if self.learns_lexicons:
+                columns = list(map(name_of_column, self.lexical_))
+                clusters = self.config.vectors is not None
+                templates = get_templates(self.config.features, clusters=clusters, lexicon=len(columns))
+                self._cached = TemplateExtractor(templates, lexicon=columns)
         return self._cached
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

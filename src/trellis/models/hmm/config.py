@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
-
-from trellis.config import setting
-from trellis.errors import ConfigError
+from trellis.config import Rule, check, setting
 from trellis.models.data import MOST_PAIRS
 from trellis.tags import Scheme
 
+_PRIORS = ("start_prior", "transition_prior", "emission_prior")
+_RULES: list[Rule] = [
+    (" ".join(("alpha", *_PRIORS, "tolerance checkpoint_seconds")), "a finite number >= 0", lambda x: x >= 0),
+    ("pairs max_iterations", "at least 0", lambda x: x >= 0),
+    ("states restarts patience", "at least 1", lambda x: x >= 1),
+    ("pairs", f"at most {MOST_PAIRS}", lambda x: x <= MOST_PAIRS),
+]
 Part = Literal["start", "transitions", "emissions"]
 """The parts of a model that can be held fixed."""
 
@@ -56,36 +60,16 @@ class HMMConfig:
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
-        for name in ("alpha", "start_prior", "transition_prior", "emission_prior", "tolerance", "checkpoint_seconds"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
-        for name, least in (("pairs", 0), ("states", 1), ("max_iterations", 0), ("restarts", 1), ("patience", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name} must be at least {least}, got {value!r}")
-        if self.pairs > MOST_PAIRS:
-            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
+        check(self, _RULES)
 
 
 def resolved(config: HMMConfig, scheme: Scheme, *, has_labels: bool, has_words: bool) -> HMMConfig:
     """The settings that a training uses, with a value for everything that was left unset.
 
-    Args:
-        config: the settings as they were given.
-        scheme: that of the labels.
-        has_labels: whether any token of the data has a label.
-        has_words: whether all observations are strings.
-
+    That depends on whether any token has a label, and whether all observations are words.
     """
     smoothing = config.smoothing or ("witten_bell" if has_labels else "none")
     prior = config.alpha if smoothing == "additive" else 0.0
-    return replace(
-        config,
-        smoothing=smoothing,
-        start_prior=prior if config.start_prior is None else config.start_prior,
-        transition_prior=prior if config.transition_prior is None else config.transition_prior,
-        emission_prior=prior if config.emission_prior is None else config.emission_prior,
-        unknown=has_labels and has_words if config.unknown is None else config.unknown,
-        scheme=scheme.value.lower(),
-    )
+    priors: dict[str, Any] = {name: prior for name in _PRIORS if getattr(config, name) is None}
+    unknown = has_labels and has_words if config.unknown is None else config.unknown
+    return replace(config, smoothing=smoothing, unknown=unknown, scheme=scheme.value.lower(), **priors)

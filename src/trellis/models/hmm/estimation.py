@@ -35,7 +35,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.data import history_states, labels_of_histories
+from trellis.models.data import history_chain, history_states, labels_of_histories
 from trellis.models.hmm.probabilities import Probabilities, Smoothing, logs, normalised, smoothed, uniform
 from trellis.ragged import later_tokens, offsets_of
 from trellis.tags import AllowedTransitions
@@ -277,19 +277,11 @@ class Histories:
         pairs, counts = triples.most_common(most, len(transitions))
         return cls(pairs, estimation.after_pairs(counts, pairs[:, 1], transitions))
 
-    def labels(self, L: int) -> IntArray:
-        """``(L + P,)`` the label of each state."""
-        return labels_of_histories(self.pairs, L)
-
-    def expanded(self, p: Probabilities) -> tuple[FloatArray, FloatArray]:
-        """Probabilities of start and transitions of the chain over states."""
-        return self._chain(p.start, p.transitions, self.rows, 0.0)
-
     def scores(self, scores: chain.ChainScores, legal: AllowedTransitions) -> chain.ChainScores:
         """The scores over states from those over labels; `legal` says what may follow a label."""
-        labels = self.labels(scores.num_labels)
+        labels = labels_of_histories(self.pairs, scores.num_labels)
         rows = logs(self.rows * legal.transitions[self.pairs[:, 1]])
-        start, transitions = self._chain(scores.start, scores.transitions, rows, -np.inf)
+        start, transitions = history_chain(self.pairs, scores.start, scores.transitions, rows, -np.inf)
         return chain.ChainScores(scores.emissions[:, labels], scores.lengths, transitions, start, scores.end[labels])
 
     def log_likelihood(self, triples: Triples, transitions: FloatArray) -> float:
@@ -297,14 +289,3 @@ class Histories:
         a, b, c = triples.labels.T
         state = history_states(self.pairs, len(transitions))[a, b]
         return float(triples.counts @ logs(np.vstack([transitions, self.rows])[state, c]))
-
-    def _chain(
-        self, start: FloatArray, transitions: FloatArray, rows: FloatArray, nothing: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` if histories do not join."""
-        L = len(start)
-        state, labels = history_states(self.pairs, L), self.labels(L)
-        first, steps = np.full(len(labels), nothing), np.full((len(labels), len(labels)), nothing)
-        first[state[BEGIN]] = start
-        np.put_along_axis(steps, state[labels], np.vstack([transitions, rows]), axis=1)
-        return first, steps

@@ -20,7 +20,7 @@ from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.config import Part
 from trellis.models.hmm.probabilities import Probabilities, log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
-from trellis.training.process_group import SINGLE, ProcessGroup
+from trellis.training import Objective
 
 PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
 
@@ -40,7 +40,6 @@ class HMMObjective:
         fixed: what does not change.
         end: ``(L,)`` 1 if a sequence may end there, else 0.
         numbers: ``(B,)`` what messages call the sequences; default: 0, 1, ...
-        group: the processes whose sequences count together.
 
     """
 
@@ -58,13 +57,13 @@ class HMMObjective:
         fixed: frozenset[str] = frozenset(),
         end: FloatArray | None = None,
         numbers: IntArray | None = None,
-        group: ProcessGroup = SINGLE,
     ) -> None:
-        self._group = group
         L, V = num_states, num_symbols
         flat = check_symbols(symbols, V)
         self._lengths = check_lengths(lengths, len(flat))
-        self.L, self.V = L, V
+        self.L, self.V, self.size = L, V, L * (1 + L + V)
+        self.e_step: Objective = self
+        """Log-likelihoods and expected counts of all sequences: those of this process unless there are several."""
         self.known = known
         self._pseudo, self._fixed = pseudo, fixed
         self._numbers = np.arange(len(self._lengths)) if numbers is None else numbers
@@ -77,7 +76,7 @@ class HMMObjective:
     def expect(self, weights: FloatArray) -> tuple[float, Probabilities]:
         """The loss, and the counts of labelled and expected counts of other sequences together."""
         parameters, flat = Probabilities.from_flat(weights, self.L), np.empty(len(weights))
-        log_likelihood = self._group.sum(self.shard_log_likelihood, weights, flat)
+        log_likelihood = self.e_step.evaluate(weights, flat)
         counts = Probabilities.from_flat(flat, self.L)
         if self.known is not None:
             log_likelihood += _joint(self.known, parameters)
@@ -86,10 +85,10 @@ class HMMObjective:
             log_likelihood += _joint(self._pseudo, parameters, structural_zeros=True)
         return -log_likelihood, counts
 
-    def shard_log_likelihood(self, weights: FloatArray, counts: FloatArray) -> float:
-        """The log-likelihood of the sequences of this process; their expected counts are written."""
-        parameters, out = (Probabilities.from_flat(vector, self.L) for vector in (weights, counts))
-        return self.expected_counts(parameters, out)[0]
+    def evaluate(self, weights: FloatArray, gradient: FloatArray) -> float:
+        """The log-likelihood of the sequences that are not labelled; in place of a gradient, expected counts."""
+        parameters, counts = (Probabilities.from_flat(vector, self.L) for vector in (weights, gradient))
+        return self.expected_counts(parameters, counts)[0]
 
     def expected_counts(
         self, parameters: Probabilities, out: Probabilities | None = None
@@ -101,7 +100,7 @@ class HMMObjective:
                 f"transitions and emissions must be {(self.L, self.L)} and {(self.V, self.L)}, "
                 f"got {p.transitions.shape} and {p.emissions.shape}"
             )
-        counts = Probabilities.from_flat(np.empty(self.L * (1 + self.L + self.V)), self.L) if out is None else out
+        counts = Probabilities.from_flat(np.empty(self.size), self.L) if out is None else out
         logs = np.empty(len(self._lengths))
         arrays = (p.start, p.transitions, self._end, p.emissions)
         status, sequence = self._native.run(*arrays, counts.start, counts.transitions, counts.emissions, logs)

@@ -32,13 +32,15 @@ from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.chain.tables import ChainTable, log_sum
 from trellis.errors import DataError, ModelError, StoreError
 from trellis.models.data import (
-    MOST_PAIRS,
     Labelled,
     headline,
+    history_chain,
     label_scores,
+    labels_of_histories,
     learned_tag_set,
     listed,
     name_of,
+    stored_pairs,
     tokens_of,
 )
 from trellis.models.hmm.config import HMMConfig, resolved
@@ -56,7 +58,7 @@ from trellis.models.hmm.probabilities import (
     logs,
     sample_paths,
 )
-from trellis.models.hmm.training import LearnedHMM, Symbol, check_order, check_symbols, encode, learn
+from trellis.models.hmm.training import LearnedHMM, Symbol, check_order, encode, index_symbols, learn
 from trellis.models.posterior import log_mass, sum_by_label, to_labels
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.results import Grid, Report
@@ -84,7 +86,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lattice(Report):
-    """Problem 1 for the eye: the forward or backward variables of one sequence, in three views.
+    """Problem 1 in a table: the forward or backward variables of one sequence, in three views.
 
         alpha[t, j] = P(o[0..t], s[t] = j)         alpha[t, j] = (sum_i alpha[t-1, i] A[i, j]) B[j, o[t]]
         beta[t, i]  = P(o[t+1..] | s[t] = i)       beta[t, i]  = sum_j A[i, j] B[j, o[t+1]] beta[t+1, j]
@@ -137,7 +139,6 @@ class Lattice(Report):
         return self.table.to_dict()
 
     def __repr__(self) -> str:
-        """What is printed."""
         return str(self)
 
 
@@ -177,10 +178,9 @@ class HMM(Tagger[HMMConfig]):
         L, V = parameters.num_states, parameters.num_symbols
         names = tuple(map(str, range(L))) if states is None else tuple(states)
         try:
-            check_symbols([] if symbols is None else [list(symbols)])
+            index = index_symbols([list(range(V) if symbols is None else symbols)])
         except DataError as error:
             raise ModelError(str(error).replace("sentence 0, position", "symbols, position")) from None
-        index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else symbols)}
         if len(names) != L or len(index) != V:
             raise ModelError(f"expected {L} states and {V} distinct symbols, got {len(names)} and {len(index)}")
         model = cls(**options)
@@ -210,7 +210,7 @@ class HMM(Tagger[HMMConfig]):
 
     @property
     def histories_(self) -> dict[tuple[str | None, ...], FloatArray]:
-        """What each state of the chain remembers, and the probabilities ``(L,)`` of the label that follows.
+        """The history of each state of the chain, and the probabilities ``(L,)`` of the label that follows it.
 
         ``("NOUN",)`` is a noun, ``("DET", "NOUN")`` one after a determiner, ``(None, "NOUN")`` one that comes first.
         With order 1 there are only the first; with order 2, they stand for what has no pair.
@@ -268,7 +268,7 @@ class HMM(Tagger[HMMConfig]):
         return bayesian(float(self.log_likelihood(inputs).sum()), self._free(), sum(map(len, inputs)))
 
     def _free(self) -> int:
-        """How many numbers were chosen; each pair of labels that has its own state adds a distribution."""
+        """The number of free parameters; each pair of labels that has its own state adds a distribution."""
         model, legal = self._fitted(), _legal(self._fitted_tags(), self.settings_.constraints)
         pairs = 0 if model.histories is None else legal.transitions[model.histories.pairs[:, 1]].sum(axis=1) - 1
         return model.parameters.free(legal) + int(np.maximum(pairs, 0).sum())
@@ -291,7 +291,7 @@ class HMM(Tagger[HMMConfig]):
             return posterior.scores.viterbi_table(**self._names(observations))
 
     def _names(self, observations: Any) -> dict[str, Any]:
-        """What tables of one sequence show: the states, with order 2 those of `histories_`, and the observations."""
+        """The names in tables of one sequence: the states, with order 2 those of `histories_`, and the observations."""
         states = (" ".join("^" if label is None else label for label in history) for history in self.histories_)
         return {"labels": list(states), "tokens": list(map(str, tokens_of(observations)))}
 
@@ -319,11 +319,13 @@ class HMM(Tagger[HMMConfig]):
         model, random = self._fitted(), generator(seed)
         symbols = [*self.symbols_, None]  # None stands for an unknown word
         p = model.parameters
-        start, transitions = (p.start, p.transitions) if model.histories is None else model.histories.expanded(p)
+        start, transitions = p.start, p.transitions
+        if model.histories is not None:
+            start, transitions = history_chain(model.histories.pairs, start, transitions, model.histories.rows, 0.0)
         paths = to_labels(sample_paths(start, transitions, length, n, random), self._state_labels())
         drawn = draw(p.emissions.T[paths.ravel()], random).reshape(n, length)
         decode = self._fitted_tags().decode
-        return [Sample([symbols[i] for i in own], decode(path)) for own, path in zip(drawn, paths, strict=True)]
+        return [Sample([symbols[i] for i in row], decode(path)) for row, path in zip(drawn, paths, strict=True)]
 
     def sample_states(self, X: Iterable[Any], n: int = 1, *, seed: int = 0) -> list[list[list[str]]]:
         """For each input `n` state sequences, drawn from their distribution given the observations."""
@@ -374,7 +376,7 @@ class HMM(Tagger[HMMConfig]):
 
     def _state_labels(self) -> IntArray | None:
         histories = self._fitted().histories
-        return None if histories is None else histories.labels(len(self.labels_))
+        return None if histories is None else labels_of_histories(histories.pairs, len(self.labels_))
 
     def _unknown(self, inputs: Sequence[Any], tokens: IntArray) -> FloatArray:
         """Log emissions of the unknown observations; without a model of them, minus infinity."""
@@ -415,27 +417,36 @@ class HMM(Tagger[HMMConfig]):
         def counts(name: str, shape: tuple[int | None, ...]) -> FloatArray:
             return stored.array(name, np.float64, shape, 0, _MOST_COUNTED)
 
+        def distribution(name: str, shape: tuple[int, ...]) -> FloatArray:
+            array = stored.array(name, np.float64, shape, 0)
+            rows = array.T if name == "emissions" else array
+            try:
+                if rows.size:  # a model of no symbols emits nothing
+                    check_distribution(name, rows, rows.shape)
+            except ModelError as error:
+                raise StoreError(f"{stored.where}: {error}") from None
+            return array
+
         V, labelled, forms, histories, triples = len(symbols), None, None, None, None
         has_forms = stored.manifest.value("forms", list, type(None)) is not None
-        emissions = stored.array("emissions", np.float64, (V + has_forms, L), 0)
-        if len(emissions):  # a model of no symbols emits nothing
-            _check_sums(stored, "emissions", emissions.T)
-        start, transitions = _stored_rows(stored, "start", (L,)), _stored_rows(stored, "transitions", (L, L))
-        parameters = Probabilities(start, transitions, emissions)
+        emissions = distribution("emissions", (V + has_forms, L))
+        parameters = Probabilities(distribution("start", (L,)), distribution("transitions", (L, L)), emissions)
         if "labelled_start" in stored:
-            shapes = ((L,), (L, L), (V, L))
-            labelled = Probabilities(
-                *(counts(f"labelled_{part}", shape) for part, shape in zip(PARTS, shapes, strict=True))
-            )
+            shapes = zip(PARTS, ((L,), (L, L), (V, L)), strict=True)
+            labelled = Probabilities(*(counts(f"labelled_{part}", shape) for part, shape in shapes))
         if has_forms:
             keys = stored.manifest.texts("forms")
             forms = Forms(keys, counts("form_counts", (len(keys), L)), counts("form_prior", (L,)))
         if "pairs" in stored:
-            pairs = _stored_labels(stored, "pairs", 2, L)
-            if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
-                raise stored.refused("pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
-            rows = _stored_rows(stored, "pair_rows", (len(pairs), L)) if len(pairs) else np.empty((0, L))
-            histories, labels = Histories(pairs, rows), _stored_labels(stored, "triples", 3, L)
+            pairs, labels = (
+                stored_pairs(stored, "pairs", L, BEGIN),
+                stored.array("triples", np.int64, (None, 3), BEGIN, L - 1),
+            )
+            for name, array in (("pairs", pairs), ("triples", labels)):
+                if (array[:, 1:] == BEGIN).any():
+                    raise stored.refused(name, f"must have {BEGIN} in its first column only")
+            rows = distribution("pair_rows", (len(pairs), L)) if len(pairs) else np.empty((0, L))
+            histories = Histories(pairs, rows)
             triples = Triples(labels, counts("triple_counts", (len(labels),)))
         self.model_ = LearnedHMM(symbols, parameters, labelled, forms, histories, triples)
 
@@ -453,24 +464,3 @@ def _plain(symbol: Symbol) -> str | int:
     if isinstance(symbol, int | np.integer):
         return int(symbol)
     raise ModelError(f"a model is saved only if its symbols are strings or integers, got {symbol!r:.40}")
-
-
-def _stored_rows(stored: Stored, name: str, shape: tuple[int, ...]) -> FloatArray:
-    array = stored.array(name, np.float64, shape, 0)
-    _check_sums(stored, name, array)
-    return array
-
-
-def _check_sums(stored: Stored, name: str, rows: FloatArray) -> None:
-    try:
-        check_distribution(name, rows, rows.shape)
-    except ModelError as error:
-        raise StoreError(f"{stored.where}: {error}") from None
-
-
-def _stored_labels(stored: Stored, name: str, width: int, L: int) -> IntArray:
-    """Labels that followed each other, ``(any, width)``, of which only the first may be `BEGIN`."""
-    array = stored.array(name, np.int64, (None, width), BEGIN, L - 1)
-    if (array[:, 1:] == BEGIN).any():
-        raise stored.refused(name, f"must have {BEGIN} in its first column only")
-    return array

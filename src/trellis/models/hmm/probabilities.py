@@ -186,6 +186,15 @@ class Probabilities:
         """All numbers one after another: the weights that a trainer sees."""
         return np.concatenate([self.start, self.transitions.ravel(), self.emissions.ravel()])
 
+    def widened(self, L: int, V: int, fill: float = 0.0) -> Probabilities:
+        """The same numbers with room for more states and symbols, which get `fill`."""
+        states, symbols = self.num_states, self.num_symbols
+        wide = Probabilities.filled(L, V, fill)
+        wide.start[:states] = self.start
+        wide.transitions[:states, :states] = self.transitions
+        wide.emissions[:symbols, :states] = self.emissions
+        return wide
+
     def plus(self, other: Probabilities) -> Probabilities:
         """The sum of two sets of counts."""
         return Probabilities(
@@ -194,16 +203,14 @@ class Probabilities:
 
     @property
     def num_states(self) -> int:
-        """L."""
         return len(self.start)
 
     @property
     def num_symbols(self) -> int:
-        """V."""
         return len(self.emissions)
 
     def free(self, legal: AllowedTransitions | None = None) -> int:
-        """How many of the numbers can be chosen freely: each distribution has one less than it has legal outcomes."""
+        """The number of free parameters: each distribution has one less than it has legal outcomes."""
         L, V = self.num_states, self.num_symbols
         if legal is None:
             return L - 1 + L * (L - 1) + L * (V - 1)

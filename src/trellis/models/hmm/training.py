@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain as concatenated
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -27,12 +28,13 @@ from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions
 from trellis.ragged import check_lengths, split
 from trellis.tags import AllowedTransitions, StateMap, TagSet
-from trellis.training import DevScores, History, Resumption, Step, retry_on_interrupt
+from trellis.training import DevScores, History, Objective, Resumption, Step, retry_on_interrupt
 from trellis.training.em import best_of_restarts
 from trellis.training.process_group import SINGLE, ProcessGroup
 
 Symbol = Hashable
 _TINY = 1e-100
+_FLOATS = (float, complex, np.floating, np.complexfloating)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +91,8 @@ def index_symbols(
 
     Sentence i of process r counts as sentence ``i * processes + r``.
     """
-    check_symbols(inputs)
-    try:
+    with _checked_symbols(inputs):
         symbols = list(dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))))
-    except TypeError:
-        _raise_no_symbols(inputs)
     if group.count > 1:
         first: dict[Symbol, int] = {}
         for sentence, item in enumerate(inputs):
@@ -110,40 +109,39 @@ def index_symbols(
 
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
     """Symbols (N,), -1 if unknown, and lengths."""
-    try:
-        check_symbols(inputs)
+    with _checked_symbols(inputs):
         lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
         flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
         return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
+
+
+@contextmanager
+def _checked_symbols(inputs: Sequence[Any]) -> Iterator[None]:
+    """Name the input that is no sequence, and the symbol that is a float or has no hash.
+
+    Floats are measurements, of which an equal one may never come again, and 1.0 would pass for 1.
+    """
+    try:
+        kinds = set(map(type, concatenated.from_iterable(map(tokens_of, inputs))))
+        if not any(issubclass(kind, _FLOATS) for kind in kinds):
+            yield
+            return
     except TypeError:
-        _raise_no_symbols(inputs)
-
-
-def check_symbols(inputs: Sequence[Any]) -> None:
-    """Refuse floats: they are measurements, of which an equal one may never come again, and 1.0 would pass for 1."""
-    kinds = set(map(type, concatenated.from_iterable(map(tokens_of, inputs))))
-    floats = {kind for kind in kinds if issubclass(kind, float | complex | np.floating | np.complexfloating)}
-    for number, item in enumerate(inputs if floats else ()):
-        for position, symbol in enumerate(tokens_of(item)):
-            if type(symbol) in floats:
-                raise DataError(
-                    f"{name_of(number, item)}, position {position}: an observation must be a string or an integer, "
-                    f"got the float {shown(symbol)}; put measurements into classes first"
-                )
-
-
-def _raise_no_symbols(inputs: Sequence[Any]) -> NoReturn:
-    """Name the input that is no sequence, or the symbol that has no hash."""
+        pass
     for number, item in enumerate(inputs):
         check_sized(number, item)
         for position, symbol in enumerate(tokens_of(item)):
-            try:
-                hash(symbol)
-            except TypeError:
-                raise DataError(
-                    f"{name_of(number, item)}, position {position}: an observation must be a string or an integer, "
-                    f"got {shown(symbol)}"
-                ) from None
+            problem = f"the float {shown(symbol)}; put measurements into classes first"
+            if not isinstance(symbol, _FLOATS):
+                try:
+                    hash(symbol)
+                    continue
+                except TypeError:
+                    problem = shown(symbol)
+            raise DataError(
+                f"{name_of(number, item)}, position {position}: an observation must be a string or an integer, "
+                f"got {problem}"
+            )
     raise AssertionError("inputs that cannot be encoded, but nothing is wrong with them")
 
 
@@ -170,7 +168,7 @@ def learn(
     labelled = count_labelled(counted.symbols, counted.states, counted.lengths, counted.weights, L, V)
     labelled = Probabilities.from_flat(group.add(labelled.flat()), L)
     if earlier is not None and earlier.labelled is not None:
-        labelled = labelled.plus(widened(earlier.labelled, L, V))
+        labelled = labelled.plus(earlier.labelled.widened(L, V))
     has_labels, has_words = bool(labelled.emissions.any()), all(isinstance(symbol, str) for symbol in index)
     if settings.unknown and not has_words:
         raise ModelError("unknown = true needs observations that are strings: what a number looks like says nothing")
@@ -246,7 +244,6 @@ class _Task:
             fixed=frozenset(settings.fixed),
             end=self.estimation.legal.end.astype(np.float64),
             numbers=corpus.numbers,
-            group=options.group,
         )
 
         def finish(weights: FloatArray) -> LearnedHMM:
@@ -254,14 +251,12 @@ class _Task:
                 return self._model(objective.expect(weights)[1])
             return LearnedHMM(self.index, Probabilities.from_flat(weights, L), self.labelled)
 
-        def optimize() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
-            starts: Iterator[FloatArray | Resumption] = self._starts()
-            if options.folder is not None and (settings.restarts == 1 or self.has_labels):
-                folder, seconds = options.folder, settings.checkpoint_seconds
-                starts = (Resumption(start, folder, seconds) for start in self._starts())
+        def optimize(summed: Objective) -> tuple[FloatArray, tuple[LearnedHMM, History]]:
+            objective.e_step = summed
+            folder = options.folder if settings.restarts == 1 or self.has_labels else None
             trained = best_of_restarts(
                 objective,
-                starts,
+                (Resumption(start, folder, settings.checkpoint_seconds) for start in self._starts()),
                 tolerance=settings.tolerance,
                 max_iterations=settings.max_iterations,
                 validate=validate,
@@ -271,17 +266,17 @@ class _Task:
             learned = retry_on_interrupt(lambda: finish(trained.weights))
             return trained.weights, (learned, trained.history)
 
-        return options.group.run(L * (1 + L + V), objective.shard_log_likelihood, optimize)[1]
+        return options.group.run(objective, optimize)[1]
 
     def _starts(self) -> Iterator[FloatArray]:
-        """Where EM begins: the earlier model, what the labels say, or random numbers, once per restart."""
+        """The parameters from which EM begins: the earlier model's, those of the labels, or random ones per restart."""
         L, V, legal = self.labelled.num_states, len(self.index), self.estimation.legal
         if self.earlier is not None:
             p = self.earlier.parameters
             if self.earlier.forms is not None:  # without the row of unknown words
                 p = Probabilities(p.start, p.transitions, p.emissions[:-1] / p.emissions[:-1].sum(axis=0))
             if (p.num_states, p.num_symbols) != (L, V):
-                p = widened(p, L, V, 0.5 / V)
+                p = p.widened(L, V, 0.5 / V)
                 p = Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
                 p = Estimation(False, 0.0, 0.0, 0.0, legal).parameters(p)
             yield p.flat()
@@ -314,16 +309,6 @@ class _Task:
         elif self.triples is not None:
             histories = Histories.learn(self.triples, parameters.transitions, self.estimation, self.settings.pairs)
         return LearnedHMM(self.index, parameters, self.labelled, forms, histories, self.triples)
-
-
-def widened(counts: Probabilities, L: int, V: int, fill: float = 0.0) -> Probabilities:
-    """The same numbers with room for more states and symbols, which get `fill`."""
-    states, symbols = counts.num_states, counts.num_symbols
-    wide = Probabilities.filled(L, V, fill)
-    wide.start[:states] = counts.start
-    wide.transitions[:states, :states] = counts.transitions
-    wide.emissions[:symbols, :states] = counts.emissions
-    return wide
 
 
 def _loss_of_counts(model: LearnedHMM) -> float:

@@ -116,7 +116,7 @@ class PretrainedSettings:
 
 @dataclass(frozen=True)
 class EncoderSettings:
-    """What turns tokens into features: parts side by side, then BiLSTM layers."""
+    """The encoder, which turns tokens into features: parts side by side, then BiLSTM layers."""
 
     transformer: str | None = setting(None, "folder or name of a Hugging Face encoder with a fast tokenizer")
     words: WordSettings = section(WordSettings, "a vector for each word")
@@ -200,7 +200,7 @@ class NeuralConfig:
 
 
 class Facts(NamedTuple):
-    """What unset settings depend on apart from the other settings."""
+    """Properties of the training data on which unset settings depend."""
 
     spelled: bool = True
     """Whether words are spelled: they have several characters each, and no transformer reads them."""
@@ -218,39 +218,35 @@ class Facts(NamedTuple):
 
 def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # noqa: B008 - it is immutable
     """The configuration with a value for everything that was left unset, which depends on the rest and on the data."""
+    encoder, training = config.encoder, config.training
+    pretrained = encoder.transformer is not None
+    tuned = pretrained and encoder.pretrained.freeze != "all"
+    size = _given(facts.vector_size, 0 if pretrained else 100)
+    extra = 0 if facts.vector_size is None else usual_count(facts.vector_size)
+    rate = training.learning_rate or (5e-5 if tuned else training.peak)
     return replace(
         config,
         scheme=config.scheme if facts.scheme is None else facts.scheme.value.lower(),
         learn_scheme=config.learn_scheme if facts.learned is None else facts.learned.value.lower(),
         longest=config.longest or min(max(facts.longest or _USUAL_TOKENS, 3), _USUAL_TOKENS),
-        encoder=_encoder(config.encoder, facts),
-        training=_training(config, facts),
-    )
-
-
-def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
-    pretrained = encoder.transformer is not None
-    size = _given(facts.vector_size, 0 if pretrained else 100)
-    extra = 0 if facts.vector_size is None else usual_count(facts.vector_size)
-    return replace(
-        encoder,
-        words=replace(encoder.words, size=_given(encoder.words.size, size), extra=_given(encoder.words.extra, extra)),
-        characters=replace(encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")),
-        pairs=_given(encoder.pairs, 32 if facts.paired else 0),
-        hidden=_given(encoder.hidden, 0 if pretrained and encoder.pretrained.bilstm == "after" else 192),
-        locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
-    )
-
-
-def _training(config: NeuralConfig, facts: Facts) -> TrainingSettings:
-    training = config.training
-    tuned = config.encoder.transformer is not None and config.encoder.pretrained.freeze != "all"
-    rate = training.learning_rate or (5e-5 if tuned else training.peak)
-    return replace(
-        training,
-        learning_rate=rate,
-        head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
-        epochs=_given(training.epochs, 5 if tuned else _CHARACTER_EPOCHS if facts.paired else training.passes),
+        encoder=replace(
+            encoder,
+            words=replace(
+                encoder.words, size=_given(encoder.words.size, size), extra=_given(encoder.words.extra, extra)
+            ),
+            characters=replace(
+                encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")
+            ),
+            pairs=_given(encoder.pairs, 32 if facts.paired else 0),
+            hidden=_given(encoder.hidden, 0 if pretrained and encoder.pretrained.bilstm == "after" else 192),
+            locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
+        ),
+        training=replace(
+            training,
+            learning_rate=rate,
+            head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
+            epochs=_given(training.epochs, 5 if tuned else _CHARACTER_EPOCHS if facts.paired else training.passes),
+        ),
     )
 
 

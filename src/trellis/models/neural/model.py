@@ -39,7 +39,7 @@ from trellis.models.neural.vocabulary import Vocabulary
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored, pack_strings
 from trellis.symbols import Symbols
-from trellis.tags import Scheme, StateMap, TagSet
+from trellis.tags import Scheme, StateMap
 from trellis.training.neural.settings import FREE
 from trellis.vectors import Coverage
 
@@ -48,16 +48,17 @@ _NAMES = ("words", "vectors", "characters", "pairs")
 
 @dataclass(eq=False)
 class LearnedNetwork:
-    """A network that answers, and how much of its words the vectors covered."""
+    """A network that answers."""
 
     vocabulary: Vocabulary
     plan: Plan | None
-    """None: only torch computes it."""
+    """None if only torch computes it."""
     stored_weights: Weights
-    """Of the plan; those of the module count once there is one."""
+    """The weights of the plan; once the torch module was made, its weights count."""
     make: Callable[[], Any]
     """Builds the module."""
     coverage: Coverage | None = None
+    """How many words the vectors covered."""
 
     @cached
     def network(self) -> Any:
@@ -71,12 +72,12 @@ class LearnedNetwork:
         return Inference(self.plan, self.stored_weights)
 
     @property
-    def _native(self) -> bool:
-        return self.plan is not None and "network" not in self.__dict__
+    def _has_module(self) -> bool:
+        return self.plan is None or "network" in self.__dict__
 
     def scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         """The scores of sentences, from which every answer comes."""
-        if self._native:
+        if not self._has_module:
             return self._inference.chain_scores(self.vocabulary.encode(inputs))
         scores: chain.ChainScores = self.network.chain_scores(self.network.encode(self.vocabulary, inputs))
         return scores
@@ -84,7 +85,7 @@ class LearnedNetwork:
     @property
     def weights(self) -> Weights:
         """The current weights by name, those of a transformer included."""
-        if self._native:
+        if not self._has_module:
             return self.stored_weights
         state = {name: tensor.detach().cpu().numpy() for name, tensor in self.network.state_dict().items()}
         return state if self.plan is None else {name: state[name] for name, _ in self.plan.shapes()}
@@ -101,7 +102,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
     )
     model_: LearnedNetwork
     states_: StateMap
-    """What the emissions are about: the labels, as the scheme that is learned tells them apart."""
+    """The states that have emissions: the labels, as the scheme that is learned tells them apart."""
 
     def _stream(
         self, X: Iterable[Any], y: object, sentence_weights: object, options: FitOptions
@@ -119,8 +120,16 @@ class NeuralTagger(Tagger[NeuralConfig]):
             from trellis.models.neural.training import NeuralTraining
 
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
-        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
-        states = self._states(tags, None if before is None else self.states_)
+        config, head = self.config, self.config.head
+        tags = learned_tag_set(data, config.scheme, config.constraints, tags_before)
+        # A semi-Markov head makes segments of states that tell where spans begin and end.
+        legal = head == "semicrf" or (config.constraints and (head == "crf" or config.decoding == "legal"))
+        states = learned_states(tags, config.learn_scheme, legal, None if before is None else self.states_)
+        telling = (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN)  # plain: spans of one token
+        if head == "semicrf" and states.scheme not in telling:
+            raise ConfigError(
+                f"head = semicrf learns in bioes, bilou or bmes, got learn_scheme = {config.learn_scheme}"
+            )
         if dev is not None:
             check_held_out(dev, tags)
         if options.stream is not None and self.lexical_:
@@ -129,19 +138,6 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self.model_, self.settings_, self.history_ = training.run()
         self.tagset_, self.states_ = tags, states
         self._set_precision()
-
-    def _states(self, tags: TagSet, earlier: StateMap | None) -> StateMap:
-        config = self.config
-        if config.head != "semicrf":
-            legal = config.constraints and (config.head == "crf" or config.decoding == "legal")
-            return learned_states(tags, config.learn_scheme, legal, earlier)
-        # A semi-Markov head makes segments of states that tell where spans begin and end.
-        states = learned_states(tags, config.learn_scheme, True, earlier)
-        if states.scheme not in (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN):  # plain: spans of one token
-            raise ConfigError(
-                f"head = semicrf learns in bioes, bilou or bmes, got learn_scheme = {config.learn_scheme}"
-            )
-        return states
 
     def _state_labels(self) -> IntArray | None:
         if self.settings_.head != "semicrf":
@@ -157,9 +153,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         return self.model_
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        model = self._fitted()
-        by_reference = self.config.encoder.pretrained.store == "reference"
-        manifest, arrays = to_stored(model, by_reference=by_reference)
+        manifest, arrays = to_stored(self._fitted(), by_reference=self.config.encoder.pretrained.store == "reference")
         return {**manifest, "learn_scheme": self.states_.scheme.value}, arrays
 
     def _restore(self, stored: Stored) -> None:
@@ -174,8 +168,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
             raise ModelError(f"{precision} is for linear layers of a transformer; this tagger has no transformer")
         self.set_params(encoder__pretrained__tagging=precision)
         encoder = self.settings_.encoder
-        own = replace(encoder.pretrained, tagging=self.config.encoder.pretrained.tagging)
-        self.settings_ = replace(self.settings_, encoder=replace(encoder, pretrained=own))
+        pretrained = replace(encoder.pretrained, tagging=self.config.encoder.pretrained.tagging)
+        self.settings_ = replace(self.settings_, encoder=replace(encoder, pretrained=pretrained))
         self._set_precision(again=True)
         return self
 

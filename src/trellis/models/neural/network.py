@@ -87,7 +87,7 @@ class Network(nn.Module):
         return replace(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
 
     def batch(self, inputs: EncodedSentences, examples: IntArray, *, of_words: bool = False) -> Batch:
-        """What the encoder takes for the sentences with these numbers, on its device; see `EncodedSentences`."""
+        """The sentences with these numbers as input of the encoder, on its device; see `EncodedSentences`."""
         ids = inputs.token_ids(examples, self.parts, of_words=of_words)
 
         def tensor(values: IntArray | None) -> Tensor | None:
@@ -191,10 +191,8 @@ def _encoder(
     parts: dict[str, Part] = {}
     before_pooling = settings.pretrained.bilstm == "before"
     if transformer is not None:
-        lstm: dict[str, Any] = (
-            {"hidden": hidden, "layers": settings.layers, "dropout": locked_dropout} if before_pooling else {}
-        )
-        parts["transformer"] = PretrainedPart(transformer, **lstm)
+        lstm: dict[str, Any] = {"hidden": hidden, "layers": settings.layers, "dropout": locked_dropout}
+        parts["transformer"] = PretrainedPart(transformer, **(lstm if before_pooling else {}))
     shape = None if vectors is None else TableSize(*vectors.shape)
     for name, plan in parts_of(settings, vocabulary, shape).items():
         parts[name] = _part(plan, settings, vectors)
@@ -249,7 +247,7 @@ def _head(config: NeuralConfig, states: StateMap) -> Head:
 
 
 def segment_states(states: StateMap) -> SegmentStates:
-    """Which state each token of a span has, by type; outside is a type of its own."""
+    """The state of each token of a span, by type; outside is a type of its own."""
     order = {Role.S: 0, Role.B: 1, Role.I: 2, Role.E: 3, Role.O: 0}
     kinds: dict[tuple[bool, str], int] = {}
     places = np.full((len(states), len(order)), -1, dtype=np.int64)

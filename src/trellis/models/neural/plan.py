@@ -40,8 +40,13 @@ Weights = Mapping[str, Float32Array]
 _LSTM = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 _MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 _LARGEST_TABLE = 1 << 22  # numbers of a table that is worth keeping: 16 MB
+SMALL = 256
+"""Tokens that are not worth a second thread."""
+_FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; beyond, a CPU gains nothing
 Features = Callable[[TokenIds, int], Float32Array]
-"""What a part gives each row, on so many threads."""
+"""The features of each row by one part of the encoder, on so many threads."""
+Answer = Callable[[IntArray], tuple[AnyArray, AnyArray | None]]
+"""Emissions ``(N, L)`` of the sentences with these numbers, and scores of their transitions by place, or None."""
 
 
 class TableSize(NamedTuple):
@@ -64,7 +69,7 @@ class WordPlan:
         return table.size
 
     def features(self, weights: Weights, name: str) -> Features:
-        """What the part gives each row, with the weights that begin with `name`."""
+        """The features of the part, with the weights that begin with `name`."""
         learnt = weights[f"{name}.learnt.weight"] if self.learnt else None
         vectors = weights[f"{name}.vectors.weight"] if self.vectors else None
 
@@ -144,7 +149,7 @@ class LookupPlan:
         return looked_up
 
     def ids(self, tokens: TokenIds) -> IntArray:
-        """What is looked up for each token: ``(N,)``, for pairs ``(N, 2)``."""
+        """The ids to look up, ``(N,)``, for pairs ``(N, 2)``."""
         ids: IntArray = tokens.columns[self.column] if self.of == "column" else getattr(tokens, self.of)
         return ids
 
@@ -209,7 +214,7 @@ def _lstm_shapes(name: str, inputs: int, H: int) -> Shapes:
 
 
 def lstm_weights(weights: Weights, name: str) -> list[list[Float32Array]]:
-    """Of the inputs, of the states, and both biases of a bidirectional layer, each forward and backward."""
+    """Weights of the inputs, of the states, and both biases of a bidirectional layer, each forward and backward."""
     return [[weights[f"{name}.{kind}_l0{way}"] for way in ("", "_reverse")] for kind in _LSTM]
 
 
@@ -244,10 +249,8 @@ def parts_of(settings: EncoderSettings, vocabulary: Vocabulary, vectors: TableSi
         learnt = TableSize(len(vocabulary.words), settings.words.size)
         parts["words"] = WordPlan(learnt if settings.words.tune or vectors is None else None, vectors)
     if len(vocabulary.characters) > FIRST:
-        characters, widths = (
-            settings.characters,
-            () if settings.characters.kind == "lstm" else settings.characters.widths,
-        )
+        characters = settings.characters
+        widths = () if characters.kind == "lstm" else characters.widths
         if not widths and characters.output % 2:
             raise ConfigError(
                 f"encoder.characters.output must be even, half of it for each direction, got {characters.output}"
@@ -270,7 +273,7 @@ def parts_of(settings: EncoderSettings, vocabulary: Vocabulary, vectors: TableSi
 
 
 def legal_steps(config: NeuralConfig, states: StateMap) -> AllowedTransitions | None:
-    """What the head's chain allows; None if everything is."""
+    """The transitions that the head's chain allows; None if it allows all."""
     if config.head == "softmax" and len(states) > _MOST_LABELS:
         raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(states)}")
     free = config.head == "softmax" and config.decoding != "legal"
@@ -327,21 +330,17 @@ class CharacterCNN:
 
     def __init__(self, weights: Weights, name: str, widths: Sequence[int]) -> None:
         self._vectors = _single(weights[f"{name}.embedding.weight"])
-        self._filters = [weights[f"{name}.filters.{i}.weight"] for i in range(len(widths))]
         self._biases = [weights[f"{name}.filters.{i}.bias"] for i in range(len(widths))]
-        self._widths = tuple(widths)
-        size = len(self._vectors) * sum(
-            w * len(filters) for w, filters in zip(self._widths, self._filters, strict=True)
-        )
+        self._filters = []  # (width, F, size of a character) for each width
+        for i, width in enumerate(widths):
+            weight = weights[f"{name}.filters.{i}.weight"]
+            self._filters.append(weight.reshape(len(weight), width, self._vectors.shape[1]).transpose(1, 0, 2))
+        size = len(self._vectors) * sum(filters.shape[0] * filters.shape[1] for filters in self._filters)
         self._tables = self._tables_of(self._vectors) if size <= _LARGEST_TABLE else None
 
     def _tables_of(self, vectors: Float32Array) -> list[Float32Array]:
         """``(width, characters, F)`` for each width."""
-        tables = []
-        for width, weight in zip(self._widths, self._filters, strict=True):
-            by_place = weight.reshape(len(weight), width, vectors.shape[1]).transpose(1, 0, 2)
-            tables.append(np.stack([Dense(filters)(vectors, 1) for filters in by_place]))
-        return tables
+        return [np.stack([Dense(place)(vectors, 1) for place in filters]) for filters in self._filters]
 
     def __call__(self, words: Spelt, threads: int) -> Float32Array:
         """One row per word, ``(W, output_size)``."""
@@ -386,8 +385,16 @@ class Inference:
         self._lstm = [BiLSTM(weights, f"encoder.lstm.layers.{i}") for i in layers]
         self._emission = _linear(weights, "emission")
         self._edges = _Edges(weights) if plan.edges else None
-        self.chain = _chain(plan, weights)
-        """Transitions, start and end."""
+        names = ("transitions", "start_transitions", "end_transitions")
+        L = plan.labels
+        if plan.learned_transitions:
+            scores = [weights[f"head.crf.{name}"] for name in names]
+        else:
+            scores = [np.zeros(shape, np.float32) for shape in ((L, L), (L,), (L,))]
+        if plan.legal is not None:
+            scores = [np.where(mask, x, np.float32(-np.inf)) for x, mask in zip(scores, plan.legal, strict=True)]
+        self.chain = scores[0], scores[1], scores[2]
+        """Transitions, start and end; minus infinity where something is not allowed."""
 
     def scores(self, tokens: TokenIds, threads: int) -> tuple[Float32Array, Float32Array | None]:
         """Emissions ``(N, L)``, and scores of transitions by place ``(P, L, L)`` if the network has them."""
@@ -433,27 +440,6 @@ class _Edges:
         return self._weight(products, threads).reshape(-1, *self._shape[:2])
 
 
-def _chain(plan: Plan, weights: Weights) -> tuple[Float32Array, Float32Array, Float32Array]:
-    """Learned scores of a CRF, zeros of a softmax; minus infinity where something is not allowed."""
-    L = plan.labels
-    names = ("transitions", "start_transitions", "end_transitions")
-    if plan.learned_transitions:
-        scores = [weights[f"head.crf.{name}"] for name in names]
-    else:
-        scores = [np.zeros(shape, np.float32) for shape in ((L, L), (L,), (L,))]
-    if plan.legal is not None:
-        scores = [np.where(mask, x, np.float32(-np.inf)) for x, mask in zip(scores, plan.legal, strict=True)]
-    return scores[0], scores[1], scores[2]
-
-
-SMALL = 256
-"""Tokens that are not worth a second thread."""
-_FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; beyond, a CPU gains nothing
-
-Answer = Callable[[IntArray], tuple[AnyArray, AnyArray | None]]
-"""Emissions ``(N, L)`` of the sentences with these numbers, and scores of their transitions by place, or None."""
-
-
 def gathered(
     answer: Answer,
     inputs: EncodedSentences,
@@ -482,15 +468,16 @@ def gathered(
     if workers < 2:
         for examples in batches:
             fill(examples)
-    else:  # one small batch does not keep several cores busy; several batches at a time do
-        with ThreadPoolExecutor(workers, initializer=prepare) as pool:
-            try:
-                list(pool.map(fill, batches))
-            except RuntimeError as error:
-                if "start new thread" not in str(error):
-                    raise
-                for examples in batches:  # the system starts no more threads
-                    fill(examples)
+        return result, steps
+    # One small batch does not keep several cores busy; several batches at a time do.
+    with ThreadPoolExecutor(workers, initializer=prepare) as pool:
+        try:
+            list(pool.map(fill, batches))
+        except RuntimeError as error:
+            if "start new thread" not in str(error):
+                raise
+            for examples in batches:  # the system starts no more threads
+                fill(examples)
     return result, steps
 
 

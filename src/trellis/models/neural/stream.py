@@ -8,7 +8,7 @@ The first pass finds what follows from all labels, counts the sentences of each 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 import numpy as np
@@ -24,7 +24,7 @@ _SHARDS = 0x5A  # sets the order of shards apart from that of batches, which com
 
 @dataclass(frozen=True)
 class SentenceStream:
-    """A corpus on disk, once it has been read from one end to the other."""
+    """A corpus on disk that has been read from one end to the other."""
 
     shards: Shards
     counts: tuple[int, ...]
@@ -51,17 +51,17 @@ class SentenceStream:
             for sentence in _tagged(shards.sentences(path)):
                 count += 1
                 tokens += len(sentence)
-                digest.add(sentence, sentence.tags or ())
-                if _count(pairs, sentence.tags or ()) or sum(counts) + count <= _SAMPLE:
+                tags = sentence.tags or ()
+                digest.add(sentence, tags)
+                known = len(pairs)
+                for pair in pairwise(("", *tags, "")):
+                    pairs[pair] = pairs.get(pair, 0) + 1
+                if len(pairs) > known or sum(counts) + count <= _SAMPLE:
                     sample.append(_light(sentence, (), with_text=True))
             counts.append(count)
             digest.separate(f"{count} ")
-        labelled = Labelled.of(sample)
-        facts = LabelFacts(pairs, set(), partial=False)
-        read = f"{digest}, streamed from {len(counts)} shards"
-        return cls(
-            shards, tuple(counts), versions, tokens, Labelled(labelled.inputs, labelled.labels, False, facts), read
-        )
+        labelled = replace(Labelled.of(sample), shared=LabelFacts(pairs, set(), partial=False))
+        return cls(shards, tuple(counts), versions, tokens, labelled, f"{digest}, streamed from {len(counts)} shards")
 
     def __iter__(self) -> Iterator[Sentence]:
         return iter(self.shards)
@@ -73,31 +73,29 @@ class SentenceStream:
 
         The sentences have tokens, tags and these columns. Nothing here holds a window while the next one is read.
         """
-        places = range(len(self.counts)) if order is None else order
-        sentences = (_light(sentence, columns) for sentence in self._after(places, first * size))
+        numbers = range(len(self.counts)) if order is None else order
+        sentences = (_light(sentence, columns) for sentence in self._without_first(first * size, numbers))
         while (one := next(sentences, None)) is not None:
-            yield self._labelled([one, *islice(sentences, size - 1)])
-
-    def _labelled(self, window: list[Sentence]) -> Labelled:
-        part = Labelled.of(window)
-        return Labelled(part.inputs, part.labels, False, self.sample.shared)
+            # In one expression, so that no name holds a window.
+            yield replace(Labelled.of([one, *islice(sentences, size - 1)]), shared=self.sample.shared)
 
     def order(self, seed: int, epoch: int) -> list[int]:
+        """The numbers of the shards in the order of an epoch."""
         order: list[int] = np.random.default_rng([seed, epoch, 0, _SHARDS]).permutation(len(self.counts)).tolist()
         return order
 
-    def _after(self, order: Iterable[int], skip: int) -> Iterator[Sentence]:
-        """The sentences of shards in this order, without the first ones; a shard of which none is left is not read."""
-        for place in order:
-            count = self.counts[place]
+    def _without_first(self, skip: int, numbers: Iterable[int]) -> Iterator[Sentence]:
+        """The sentences of these shards, without the first ones; a shard of which none is left is not read."""
+        for number in numbers:
+            count = self.counts[number]
             if skip < count:
-                yield from islice(self._checked(place), skip, None)
+                yield from islice(self._checked(number), skip, None)
             skip = max(0, skip - count)
 
-    def _checked(self, place: int) -> Iterator[Sentence]:
+    def _checked(self, number: int) -> Iterator[Sentence]:
         """The sentences of a shard, which must be those that it had."""
-        path, expected, count = self.shards.paths[place], self.counts[place], 0
-        self._check_version(place)
+        path, expected, count = self.shards.paths[number], self.counts[number], 0
+        self._check_version(number)
         for count, sentence in enumerate(_tagged(self.shards.sentences(path)), start=1):
             if count > expected:
                 break
@@ -107,19 +105,19 @@ class SentenceStream:
                 f"{path}: the file changed while it was being learned from: it had {expected:,} sentences, now it has "
                 f"{'more' if count > expected else f'{count:,}'}"
             )
-        self._check_version(place)
+        self._check_version(number)
 
-    def _check_version(self, place: int) -> None:
-        path = self.shards.paths[place]
-        if self.shards.version(path) != self.versions[place]:
+    def _check_version(self, number: int) -> None:
+        path = self.shards.paths[number]
+        if self.shards.version(path) != self.versions[number]:
             raise DataError(f"{path}: the file changed while it was being learned from: it was written again")
 
 
 def _light(sentence: Sentence, columns: Collection[str], *, with_text: bool = False) -> Sentence:
     """The sentence without what nobody needs: the other columns of a treebank take several times its memory."""
-    kept = {name: values for name, values in sentence.columns.items() if name in columns}
+    used = {name: values for name, values in sentence.columns.items() if name in columns}
     text, offsets = (sentence.text, sentence.offsets) if with_text else (None, None)
-    return Sentence(sentence.tokens, sentence.tags, text, offsets, kept, sentence.path, sentence.lines)
+    return Sentence(sentence.tokens, sentence.tags, text, offsets, used, sentence.path, sentence.lines)
 
 
 def _tagged(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
@@ -127,14 +125,6 @@ def _tagged(sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         if sentence.tags is None:
             raise DataError(f"{sentence.where}: the sentence has no tags to learn from")
         yield sentence
-
-
-def _count(pairs: dict[tuple[str, str], int], tags: Sequence[str]) -> bool:
-    """Add the pairs of neighbouring labels; whether one of them is new."""
-    before = len(pairs)
-    for pair in pairwise(("", *tags, "")):
-        pairs[pair] = pairs.get(pair, 0) + 1
-    return len(pairs) > before
 
 
 def stream_of(

@@ -17,7 +17,7 @@ from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
 from trellis.models import fingerprint
 from trellis.models.data import Labelled, dev_scores
-from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
+from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.model import LearnedNetwork
 from trellis.models.neural.network import Network, build, load_transformer
 from trellis.models.neural.plan import TableSize, plan_of
@@ -41,7 +41,7 @@ from trellis.training.process_group import process_slice
 
 @dataclass(frozen=True, eq=False)
 class NeuralTraining:
-    """What a tagger learns from, and what it has learned before."""
+    """A training: data, settings, and the network that was learned before, if any."""
 
     config: NeuralConfig
     data: Labelled
@@ -51,18 +51,23 @@ class NeuralTraining:
     options: FitOptions
     before: LearnedNetwork | None
     seen: Callable[[Labelled], Labelled]
-    """Sentences that are streamed, as the model sees them."""
+    """Prepares sentences that are streamed as the model sees them."""
 
     def run(self) -> tuple[LearnedNetwork, NeuralConfig, History]:
         """The network, the settings that were used, and how it went."""
         options, words = self.options, self.config.encoder.words
+        known = None if self.before is None else self.before.vocabulary
         columns = (*self.config.encoder.columns, *map(name_of_column, self.lexical))
         counted = TokenCounts.count(self._inputs(), columns)
-        learned = learn_vocabulary(counted, lower=words.lower, min_freq=words.min_freq, before=self._known)
-        learned, vectors, coverage = add_vectors(learned, words, list(counted.tokens))
+        vocabulary = learn_vocabulary(counted, lower=words.lower, min_freq=words.min_freq, before=known)
+        vocabulary, vectors, coverage = add_vectors(vocabulary, words, list(counted.tokens))
         del counted
-        settings = resolved(self.config, self._facts(learned, vectors))
-        vocabulary = self._used(learned, settings.encoder)
+        settings = self._resolved(vocabulary.has_only_characters, vectors)
+        if settings.encoder.characters.kind == "none":
+            vocabulary = replace(vocabulary, characters=Symbols())
+        if settings.encoder.pairs:
+            pairs = learn_pairs(self._inputs(), settings.encoder.pair_min_freq, known)
+            vocabulary = replace(vocabulary, pairs=pairs)
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
             network = build(settings, vocabulary, self.states, vectors, load_transformer(settings.encoder))
@@ -71,9 +76,8 @@ class NeuralTraining:
             if options.folder is not None:
                 frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
                 options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
-            history = train(
-                self._task(network, vocabulary), settings.training, folder=options.folder, progress=options.progress
-            )
+            task = self._task(network, vocabulary)
+            history = train(task, settings.training, folder=options.folder, progress=options.progress)
         shape = None if vectors is None else TableSize(*vectors.shape)
         plan = plan_of(settings, vocabulary, self.states, shape) if network.device.type == "cpu" else None
         weights = {}
@@ -81,10 +85,6 @@ class NeuralTraining:
             state = network.state_dict()
             weights = {name: state[name].detach().numpy() for name, _ in plan.shapes()}
         return LearnedNetwork(vocabulary, plan, weights, lambda: network, coverage), settings, history
-
-    @property
-    def _known(self) -> Vocabulary | None:
-        return None if self.before is None else self.before.vocabulary
 
     def _windows(self, epoch: int | None = None, first: int = 0) -> Iterator[Labelled]:
         """All sentences, as many at a time as may be in memory; in the order of an epoch, or without in their own."""
@@ -97,47 +97,43 @@ class NeuralTraining:
     def _inputs(self) -> Iterator[Sequence[Any]]:
         return map(attrgetter("inputs"), self._windows())
 
-    def _facts(self, learned: Vocabulary, vectors: Float32Array | None) -> Facts:
-        """What unset settings depend on, as the training data has it."""
-        states, by_itself = self.states, self.config.encoder.transformer is None
-        characters, size = learned.has_only_characters, None if vectors is None else vectors.shape[1]
-        longest = None
-        if self.config.head == "semicrf" and not self.data.partial:
-            longest = max(_longest_span(states, data) for data in self._windows()) or None
-        spelled, paired = by_itself and not characters, by_itself and characters
-        return Facts(spelled, paired, size, states.tags.scheme, states.scheme, longest)
-
-    def _used(self, learned: Vocabulary, settings: EncoderSettings) -> Vocabulary:
-        """The vocabulary with characters and pairs only if the encoder uses them."""
-        if settings.characters.kind == "none":
-            learned = replace(learned, characters=Symbols())
-        if not settings.pairs:
-            return learned
-        return replace(learned, pairs=learn_pairs(self._inputs(), settings.pair_min_freq, self._known))
+    def _resolved(self, only_characters: bool, vectors: Float32Array | None) -> NeuralConfig:
+        """The settings, with a value for everything that was left unset."""
+        tags, longest, alone = self.states.tags, 0, self.config.encoder.transformer is None
+        for data in self._windows() if self.config.head == "semicrf" and not self.data.partial else ():
+            spans = tags.find_spans(data.encode(tags), data.lengths)
+            longest = max(longest, int((spans.end - spans.begin).max(initial=0)))
+        spelled, paired = alone and not only_characters, alone and only_characters
+        size = None if vectors is None else vectors.shape[1]
+        return resolved(self.config, Facts(spelled, paired, size, tags.scheme, self.states.scheme, longest or None))
 
     def _task(self, network: Network, vocabulary: Vocabulary) -> TaggingTask:
+        dev, states = self.dev, self.states
         encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
-        validate = None
-        if self.dev is not None:
-            share = process_slice()
-            validate = Validation(network, encode(self.dev.inputs[share]), share, self.dev, self.states)
+        share = process_slice()  # of the held-out sentences, which all processes tag together
+        held_out = None if dev is None else encode(dev.inputs[share])
+
+        def validate(gather: Gather) -> DevScores | None:
+            if dev is None or held_out is None:
+                return None
+            inputs = dev.inputs[share]
+            blocks = [network.chain_scores(held_out)] if inputs else []  # there may be more processes than sentences
+            parts = gather(best_labels(blocks, inputs, states, network.head.histories))
+            labels: list[list[str]] = [[]] * len(dev.inputs)
+            for rank, part in enumerate(parts):
+                labels[rank :: len(parts)] = part
+            return dev_scores(dev, labels, states.tags)
+
+        def targets(data: Labelled) -> Targets:
+            return Targets.of(data, states, self.config.label_weights, self.options.sentence_weights)
 
         def examples(data: Labelled) -> TaggingExamples:
-            return TaggingExamples(network, data, encode, self._targets)
+            return TaggingExamples(network, data, encode, targets)
 
         if self.options.stream is not None:
             return TaggingTask(network, lambda epoch, first: map(examples, self._windows(epoch, first)), validate)
         everything = examples(self.data)
         return TaggingTask(network, lambda epoch, first: iter([everything][first:]), validate)
-
-    def _targets(self, data: Labelled) -> Targets:
-        return Targets.of(data, self.states, self.config.label_weights, self.options.sentence_weights)
-
-
-def _longest_span(states: StateMap, data: Labelled) -> int:
-    """The tokens of the longest span; 0 if there is none."""
-    spans = states.tags.find_spans(data.encode(states.tags), data.lengths)
-    return int((spans.end - spans.begin).max()) if len(spans.end) else 0
 
 
 def copy_weights(network: Network, earlier: Network) -> None:
@@ -147,31 +143,30 @@ def copy_weights(network: Network, earlier: Network) -> None:
     """
     old = earlier.state_dict()
     with torch.no_grad():
-        for name, new in network.state_dict().items():
-            if name in old and ".vectors." not in name:  # a file's vectors are read, not learned
-                sizes = list(zip(new.shape, old[name].shape, strict=True))
-                if {axis for axis, (now, before) in enumerate(sizes) if now != before} - _axes_that_grow(name):
-                    raise ModelError(
-                        f"a warm start needs layers of the same sizes: {name} is {tuple(new.shape)}, and "
-                        f"{tuple(old[name].shape)} in the earlier model; keep hidden and the other sizes of encoder "
-                        "as they were, or train from the start"
-                    )
-                shared = tuple(slice(0, min(pair)) for pair in sizes)
-                new[shared] = old[name][shared].to(new.device)
-
-
-def _axes_that_grow(name: str) -> set[int]:
-    """Where words, labels or features are counted."""
-    if name.startswith(("head.", "edges.")):
-        return {0, 1, 2}
-    if ".lstm." in name:
-        return {1} if "weight_ih" in name else set()
-    return set() if ".filters." in name or ".transformer." in name else {0}
+        for name, weights in network.state_dict().items():
+            if name not in old or ".vectors." in name:  # a file's vectors are read, not learned
+                continue
+            growing = {0}  # the axes on which words, labels or features are counted
+            if name.startswith(("head.", "edges.")):
+                growing = {0, 1, 2}
+            elif ".lstm." in name:
+                growing = {1} if "weight_ih" in name else set()
+            elif ".filters." in name or ".transformer." in name:
+                growing = set()
+            sizes = list(zip(weights.shape, old[name].shape, strict=True))
+            if {axis for axis, (size, old_size) in enumerate(sizes) if size != old_size} - growing:
+                raise ModelError(
+                    f"a warm start needs layers of the same sizes: {name} is {tuple(weights.shape)}, and "
+                    f"{tuple(old[name].shape)} in the earlier model; keep hidden and the other sizes of encoder "
+                    "as they were, or train from the start"
+                )
+            shared = tuple(slice(0, min(pair)) for pair in sizes)
+            weights[shared] = old[name][shared].to(weights.device)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """What the tokens should be: one label each, or the labels that each may have."""
+    """The labels to learn: one for each token, or those that each may have."""
 
     tags: Tensor | None
     allowed: Tensor | None
@@ -201,7 +196,7 @@ class Targets:
 
 
 class TaggingExamples:
-    """Sentences in memory: what a network makes of them, and what it should; they are encoded when that is needed."""
+    """Sentences in memory, and the loss of a network on them; they are encoded when that is needed."""
 
     def __init__(
         self,
@@ -238,9 +233,9 @@ class TaggingExamples:
             if loss is not None:
                 return loss, len(examples)
         emissions, edges = network.scores(batch)
-        wanted = {"tags": targets.tags, "allowed": targets.allowed, "weights": targets.token_weights}
-        given = {name: values[rows].to(device) for name, values in wanted.items() if values is not None}
-        losses = network.head.losses(emissions, inputs.lengths[examples], edges=edges, **given)
+        labels = {"tags": targets.tags, "allowed": targets.allowed, "weights": targets.token_weights}
+        options = {name: values[rows].to(device) for name, values in labels.items() if values is not None}
+        losses = network.head.losses(emissions, inputs.lengths[examples], edges=edges, **options)
         if targets.sentence_weights is not None:
             losses = losses * targets.sentence_weights[torch.from_numpy(examples)].to(device)
         return losses.sum(), len(examples)
@@ -253,10 +248,10 @@ class TaggingTask:
         self,
         network: Network,
         windows: Callable[[int, int], Iterator[TaggingExamples]],
-        validate: Callable[[Gather], DevScores] | None,
+        validate: Callable[[Gather], DevScores | None],
     ) -> None:
         self.module: nn.Module = network
-        self._network, self._windows, self._validate = network, windows, validate
+        self._network, self._windows, self.validate = network, windows, validate
 
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
@@ -269,28 +264,3 @@ class TaggingTask:
 
     def windows(self, epoch: int, first: int = 0) -> Iterator[TaggingExamples]:
         return self._windows(epoch, first)
-
-    def validate(self, gather: Gather) -> DevScores | None:
-        return None if self._validate is None else self._validate(gather)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Validation:
-    """Scores of a network on held-out sentences, of which each process tags its share."""
-
-    network: Network
-    inputs: EncodedSentences
-    share: slice
-    """Which sentences `inputs` are."""
-    dev: Labelled
-    states: StateMap
-
-    def __call__(self, gather: Gather) -> DevScores:
-        """The scores of the network in its current state."""
-        own, histories = self.dev.inputs[self.share], self.network.head.histories
-        blocks = [self.network.chain_scores(self.inputs)] if own else []  # there may be more processes than sentences
-        parts = gather(best_labels(blocks, own, self.states, histories))
-        found: list[list[str]] = [[]] * len(self.dev.inputs)
-        for rank, part in enumerate(parts):
-            found[rank :: len(parts)] = part
-        return dev_scores(self.dev, found, self.states.tags)

@@ -63,7 +63,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenIds:
-    """What the parts of an encoder look up for N tokens of B sentences, flat.
+    """The ids that the parts of an encoder look up for N tokens of B sentences, flat.
 
     With an `index`, the rows of word, vector, case and spelling are those of the W distinct words, and the index says
     which word each token is: what depends on the word alone is computed once.
@@ -129,11 +129,11 @@ class EncodedSentences:
         )
 
     def _distinct(self, kinds: IntArray) -> tuple[IntArray, IntArray]:
-        """The kinds that occur, in order, and the place of each among them."""
+        """The kinds that occur, in order, and the index of each token's among them."""
         present = np.zeros(len(self.words.distinct), dtype=np.bool_)
         present[kinds] = True
-        places = np.cumsum(present) - 1
-        return np.flatnonzero(present), places[kinds]
+        index = np.cumsum(present) - 1
+        return np.flatnonzero(present), index[kinds]
 
 
 def case_of(word: str) -> int:
@@ -183,24 +183,20 @@ class Vocabulary:
         return all(len(word) == 1 for word in self.words.names)
 
     def kinds(self, distinct: Sequence[str]) -> Words:
-        """What there is to know about each of these words."""
-        looked_up = [word.lower() for word in distinct] if self.lower else distinct
+        """These words with their ids and characters."""
+        # The vector of a word is its own, or that of its lower-case form; without one, padding, a row of zeros.
+        vectors = self.vectors.ids(distinct)
+        missing = np.flatnonzero(vectors == UNKNOWN)
+        lower = self.vectors.ids([distinct[i].lower() for i in missing.tolist()])
+        vectors[missing] = np.where(lower == UNKNOWN, PADDING, lower)
         lengths = np.fromiter(map(len, distinct), dtype=np.int64, count=len(distinct))
         return Words(
             distinct=distinct,
-            word=self.words.ids(looked_up),
-            vector=self._vectors(distinct),
+            word=self.words.ids([word.lower() for word in distinct] if self.lower else distinct),
+            vector=vectors,
             characters=self.characters.character_ids("".join(distinct)),
             offsets=offsets_of(lengths),
         )
-
-    def _vectors(self, words: Sequence[str]) -> IntArray:
-        """The row of each word's vector, or of its lower-case form; 0, a row of zeros, if there is none."""
-        rows = self.vectors.ids(words)
-        missing = np.flatnonzero(rows == UNKNOWN)
-        again = self.vectors.ids([words[i].lower() for i in missing.tolist()])
-        rows[missing] = np.where(again == UNKNOWN, PADDING, again)
-        return rows
 
     def encode(self, inputs: Sequence[Any]) -> EncodedSentences:
         lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
@@ -227,11 +223,11 @@ def neighbours(kinds: IntArray, lengths: IntArray, distinct: Sequence[str]) -> t
     occupied = lengths > 0
     left, right = np.roll(kinds, 1), np.roll(kinds, -1)
     left[(ends - lengths)[occupied]] = right[ends[occupied] - 1] = edge
-    both = np.stack([left * (edge + 1) + kinds, kinds * (edge + 1) + right], axis=1)
-    found, codes = np.unique(both, return_inverse=True)
+    pairs = np.stack([left * (edge + 1) + kinds, kinds * (edge + 1) + right], axis=1)
+    different, codes = np.unique(pairs, return_inverse=True)
     words = [*distinct, ""]
-    names = [f"{words[a]} {words[b]}" for a, b in zip(*np.divmod(found, edge + 1), strict=True)]
-    return codes.reshape(both.shape), names
+    names = [f"{words[a]} {words[b]}" for a, b in zip(*np.divmod(different, edge + 1), strict=True)]
+    return codes.reshape(pairs.shape), names
 
 
 def learn_pairs(windows: Iterable[Sequence[Any]], min_freq: int, before: Vocabulary | None = None) -> Symbols:
@@ -331,8 +327,8 @@ def add_vectors(
     """
     if settings.vectors is None:
         return vocabulary, None, None
-    found = read_vectors(settings.vectors, seen, extra=settings.extra)
-    names = sorted(found.rows, key=lambda word: found.rows[word])
-    table = np.zeros((FIRST + len(names), found.size), dtype=np.float32)
-    table[FIRST:] = found.array[[found.rows[name] for name in names]]
-    return replace(vocabulary, vectors=Symbols(tuple(names))), table, found.coverage
+    vectors = read_vectors(settings.vectors, seen, extra=settings.extra)
+    names = sorted(vectors.rows, key=lambda word: vectors.rows[word])
+    table = np.zeros((FIRST + len(names), vectors.size), dtype=np.float32)
+    table[FIRST:] = vectors.array[[vectors.rows[name] for name in names]]
+    return replace(vocabulary, vectors=Symbols(tuple(names))), table, vectors.coverage

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trellis.arrays import AnyArray, Arrays, IntArray
-from trellis.errors import ConfigError, ModelError, StoreError, shown, warn
+from trellis.errors import ConfigError, ModelError, StoreError, warn
 from trellis.store import Stored
 from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder, locked
 from trellis.training.history import History, Progress, Reason, Step, write_history
@@ -102,7 +101,7 @@ def _opened(
 
 @dataclass(slots=True)
 class EpochProgress:
-    """How far a training is; together with weights and optimizer, everything that it needs to continue."""
+    """The position of a training; together with weights and optimizer, everything that it needs to continue."""
 
     epoch: int = 0
     """Finished epochs."""
@@ -215,7 +214,7 @@ class _Training:
         return history
 
     def _epoch(self) -> None:
-        """The rest of an epoch, and what follows it."""
+        """Train to the end of the epoch, validate, and write a checkpoint."""
         self._task.module.train()
         result = StepResult(0.0, 0, 0.0, 0.0)
         for examples in self._task.windows(self._at.epoch, self._at.window):
@@ -232,7 +231,7 @@ class _Training:
             self._board.epoch(self._at.step, step)
 
     def _window(self, examples: Examples, result: StepResult) -> StepResult:
-        """The rest of a window; returns the result of its last step."""
+        """Train to the end of the window; returns the result of its last step."""
         at = self._at
         batches = batches_of(_lengths(examples), self._settings, at.epoch, at.window)
         while (first := at.batch - at.window_start) < len(batches):
@@ -248,7 +247,7 @@ class _Training:
     def _end_epoch(self, result: StepResult) -> Step:
         """Validate and record the epoch, with its weights if they are the best so far."""
         self._tick(training=True)
-        module, kept = self._task.module, None
+        module, weights = self._task.module, None
         with self._average.in_place():
             module.eval()
             with torch.no_grad():
@@ -256,13 +255,13 @@ class _Training:
                 scores = self._machine.gather(self._task.validate(self._machine.gather))[0]
             dev = None if scores is None else scores.score
             if self._epochs.is_better(dev):
-                kept = {name: value.clone() for name, value in trained_weights(module).items()}
+                weights = {name: value.clone() for name, value in trained_weights(module).items()}
         self._tick(training=False)
         self._schedule.epoch(dev, self._at.mean_loss)
         step = self._as_step(result, self._at.batch)
         if scores is not None:
-            step = replace(step, **scores.figures(), best=self._epochs.score if kept is None else scores.score)
-        self._epochs.add(step, kept)
+            step = replace(step, **scores.figures(), best=self._epochs.score if weights is None else scores.score)
+        self._epochs.add(step, weights)
         self._at.next_epoch()
         return step
 
@@ -322,61 +321,60 @@ class _Training:
             "weights": trained_weights(module),
             "optimizer": optimizer_state(optimizer, names),
             "average": self._average.state(),
+            "best": self._epochs.weights or {},
         }
-        kept = self._epochs.weights
         values = {
             "progress": asdict(self._at),
             "history": self._epochs.history("interrupted").to_dict(),
             "schedule": self._schedule.state(),
             "averaged": self._average.count,
             "scaler": None if scaler is None else scaler.state_dict(),
-            "tensors": {part: describe_tensors(tensors) for part, tensors in parts.items()},
-            "kept": None if kept is None else describe_tensors(kept),
         }
-        arrays = {part: to_arrays(tensors) for part, tensors in parts.items()}
-        best = None if kept is None else (self._epochs.kept + 1, to_arrays(kept))
-        self._checkpoints.save(self._at.step, values, arrays, best)
+        self._checkpoints.save(self._at.step, values, {part: to_arrays(tensors) for part, tensors in parts.items()})
 
     def _restore(self, checkpoints: Checkpoints) -> None:
         """Continue from the newest undamaged checkpoint; if there is none, nothing changes."""
-        found = checkpoints.newest(read_checkpoint)
-        if found is None:
+        newest = checkpoints.newest(self._read)
+        if newest is None:
             return
-        checkpoint, parts, kept = found
-        module, scaler, values = self._task.module, self._machine.scaler, checkpoint.values
+        checkpoint, parts = newest
+        scaler, values = self._machine.scaler, checkpoint.values
         done, epochs = values["progress"]["epoch"], self._settings.passes
         if epochs < done:
             raise ConfigError(f"cannot resume with training.epochs = {epochs}: {done} epochs are done")
-        load_weights(module, parts["weights"])
-        restore_optimizer(self._stepper.optimizer, dict(module.named_parameters()), parts["optimizer"])
+        load_weights(self._task.module, parts["weights"])
+        restore_optimizer(self._stepper.optimizer, dict(self._task.module.named_parameters()), parts["optimizer"])
         self._average.restore(parts["average"], values["averaged"])
         self._schedule.restore(values["schedule"])
         self._at = EpochProgress(**values["progress"])
-        self._epochs.restore(checkpoint, kept)
+        self._epochs.restore(checkpoint, parts["best"] or None)
         if scaler is not None:
             scaler.load_state_dict(values["scaler"])
+
+    def _read(self, checkpoint: Checkpoint) -> tuple[Checkpoint, dict[str, Tensors]]:
+        """A checkpoint, and its tensors by part and name; a `StoreError` if it is damaged."""
+        current = trained_weights(self._task.module)
+        arrays = {part: checkpoint.part(part) for part in ("weights", "optimizer", "average", "best")}
+        saved = arrays["weights"].arrays
+        for name in sorted(current.keys() | saved.keys()):
+            there = saved[name].shape if name in saved else "missing"
+            here = tuple(current[name].shape) or (1,) if name in current else "missing"  # as numbers are stored
+            if there != here:
+                raise ModelError(f"the checkpoint is of another model: weights {name!r} are {there} there, {here} here")
+        counter = torch.zeros(())  # of steps: what else an optimizer knows has the type and shape of a parameter
+        like = {key: current.get(key.rpartition("/")[0], counter) for key in arrays["optimizer"].arrays}
+        like |= {key: counter for key in like if key.endswith("/step")}
+        return checkpoint, {
+            "weights": to_tensors(arrays["weights"], current),
+            "optimizer": to_tensors(arrays["optimizer"], like),
+            "average": to_tensors(arrays["average"], {name: current[name] for name in arrays["average"].arrays}),
+            "best": to_tensors(arrays["best"], current if arrays["best"].arrays else {}),
+        }
 
 
 # Types that the store does not have are stored as whole numbers of the same width.
 _AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
 _AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
-_PLAIN = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8)
-_BY_NAME = {str(kind): kind for kind in (*_PLAIN, *_AS_BITS)}
-
-
-def read_checkpoint(checkpoint: Checkpoint) -> tuple[Checkpoint, dict[str, Tensors], Tensors | None]:
-    """A checkpoint, its tensors by part and name, and the weights that it keeps; a `StoreError` if it is damaged."""
-    described = checkpoint.stored.manifest.table("values").table("tensors")
-    parts = {name: to_tensors(checkpoint.part(name), described.value(name, dict)) for name in described.values}
-    kept = None
-    if checkpoint.kept is not None:
-        kept = to_tensors(checkpoint.kept, checkpoint.stored.manifest.table("values").value("kept", dict))
-    return checkpoint, parts, kept
-
-
-def describe_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Type and shape of each tensor, which `to_tensors` needs."""
-    return {name: [str(tensor.dtype), list(tensor.shape)] for name, tensor in tensors.items()}
 
 
 def to_arrays(tensors: Mapping[str, Tensor]) -> Arrays:
@@ -390,18 +388,14 @@ def to_arrays(tensors: Mapping[str, Tensor]) -> Arrays:
     return {name: to_array(tensor) for name, tensor in tensors.items()}
 
 
-def to_tensors(stored: Stored, description: Mapping[str, Any]) -> Tensors:
-    """The inverse of `to_arrays`; arrays must have the types and shapes that `describe_tensors` returned."""
+def to_tensors(stored: Stored, like: Mapping[str, Tensor]) -> Tensors:
+    """The inverse of `to_arrays`: tensors with the names, types and shapes of these."""
     tensors = {}
-    for key, entry in description.items():
-        match entry:
-            case [str(name), list(shape)] if name in _BY_NAME and all(type(size) is int for size in shape):
-                dtype = _BY_NAME[name]
-            case _:
-                raise StoreError(f"{stored.where}: the tensor {key!r} is described by {shown(entry)}")
-        bits = np.dtype(str(_AS_BITS.get(dtype, dtype)).removeprefix("torch."))
+    for name, other in like.items():
+        bits = np.dtype(str(_AS_BITS.get(other.dtype, other.dtype)).removeprefix("torch."))
         limits = (-np.inf, np.inf) if bits.kind == "f" else ()
-        tensors[key] = torch.from_numpy(np.array(stored.array(key, bits, tuple(shape), *limits))).view(dtype)
+        array = np.array(stored.array(name, bits, tuple(other.shape), *limits))
+        tensors[name] = torch.from_numpy(array).view(other.dtype)
     return tensors
 
 
@@ -413,13 +407,8 @@ def trained_weights(module: nn.Module) -> Tensors:
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Write saved values into the module."""
-    current = trained_weights(module)
-    for name in sorted(current.keys() | weights.keys()):
-        there, here = (tuple(some[name].shape) if name in some else "missing" for some in (weights, current))
-        if there != here:
-            raise ModelError(f"the checkpoint is of another model: weights {name!r} are {there} there, {here} here")
     with torch.no_grad():
-        for name, value in current.items():
+        for name, value in trained_weights(module).items():
             value.copy_(weights[name])
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trellis.config import setting, to_dict
-from trellis.errors import ConfigError
+from trellis.config import Rule, check, setting, to_dict
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,7 @@ class TrainingSettings:
     tensorboard: bool | str = setting(False, "write TensorBoard's files: true, next to the model; or a folder")
 
     def __post_init__(self) -> None:
-        for names, expected, fits in _RULES:
-            for name in names.split():
-                value = getattr(self, name)
-                if value is not None and not (math.isfinite(value) and fits(value)):
-                    raise ConfigError(f"{name} must be {expected}, got {value!r}")
+        check(self, _RULES)
 
     @property
     def peak(self) -> float:
@@ -90,7 +83,7 @@ class TrainingSettings:
 FREE = {"checkpoint_every", "epochs", "keep", "keep_when_finished", "patience", "tensorboard"}
 """What may be changed when a training is resumed. With more epochs, a learning rate that depends on the number of steps
 then follows the schedule of the longer training; see `trellis.training.neural.optimizer`."""
-_RULES: list[tuple[str, str, Callable[[float], bool]]] = [
+_RULES: list[Rule] = [
     ("learning_rate head_learning_rate clip", "a number above 0", lambda x: x > 0),
     ("weight_decay warmup seed", "a number of at least 0", lambda x: x >= 0),
     ("epochs batch_size batch_tokens window accumulate keep", "at least 1", lambda x: x >= 1),
