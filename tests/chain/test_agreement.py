@@ -268,22 +268,3 @@ def answers(scores: ChainScores, truth: Exact) -> list[np.ndarray]:
     found += [scores.entropy(), scores.kbest(3).scores[0], scores.sample(5, seed=1), scores.span_log_prob(spans, path)]
     found += [scores.nll(truth.paths[0]), scores.nll(truth.paths[0], weights=np.ones(len(truth.paths[0])))]
     return [np.asarray(x) for x in found]
-
-
-def test_a_dead_end_of_large_score_does_not_hide_the_best_path() -> None:
-    A = np.zeros((3, 3), np.float32)
-    A[2] = NEG_INF
-    end = np.array([0, 0, NEG_INF], np.float32)
-    scores = ChainScores(np.array([[0, 1, 1e8], [0, 3, 0]], np.float32), [2], A, end=end)
-    assert scores.viterbi().tags.tolist() == [1, 1]
-    assert scores.viterbi().scores.tolist() == [4.0]
-
-
-@pytest.mark.parametrize("large", [1e15, 1e17])
-def test_a_dead_end_of_large_score_leaves_marginals_as_they_are(large: float) -> None:
-    A = np.zeros((3, 3))
-    A[2] = NEG_INF
-    scores = ChainScores([[0, 1, large], [0, 3, 0]], [2], A, end=[0, 0, NEG_INF])
-    expected = np.exp([0, 1]) / np.exp([0, 1]).sum()
-    for pairwise in (False, True):
-        np.testing.assert_allclose(scores.marginals(pairwise=pairwise).tokens[0], [*expected, 0], rtol=1e-14)

@@ -243,12 +243,6 @@ class TestLoss:
         expected = nn.functional.cross_entropy(emissions[MASK], tags[MASK], weights, reduction="sum")
         torch.testing.assert_close(found, expected)
 
-    @pytest.mark.parametrize("reduction", REDUCTIONS)
-    def test_label_weights_of_one_change_nothing(self, reduction: str) -> None:
-        crf, emissions, tags = make_crf(), make_emissions(), torch.arange(20).reshape(4, 5) % L
-        weighted = crf.nll(emissions, tags, MASK, label_weights=torch.ones(L), reduction=reduction)
-        torch.testing.assert_close(weighted, crf.nll(emissions, tags, MASK, reduction=reduction))
-
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     @pytest.mark.parametrize("T", [1, 7, 1000])
     def test_certain_path_costs_nothing_and_never_less(self, dtype: torch.dtype, T: int) -> None:

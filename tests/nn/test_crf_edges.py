@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from tests.nn.test_crf import FORBIDDEN, MASK, REDUCTIONS, L, constraints, is_valid, make_crf, make_emissions, rows
-from trellis.chain.torch import ChainScores
 from trellis.errors import ShapeError
 from trellis.nn import CRF
 
@@ -93,13 +92,6 @@ class TestByEnumeration:
         expected = torch.tensor([max(own.values()) for own in every], dtype=torch.float64)
         torch.testing.assert_close(found.scores, expected)
 
-    def test_score_of_given_labels(self, batch_first: bool) -> None:
-        crf = make_crf(batch_first)
-        emissions, tags, mask, edges = ordered(crf, make_emissions(), TAGS, MASK, make_edges())
-        expected = [own[tuple(gold)] for own, gold in zip(self.scores_of(crf), rows(TAGS), strict=True)]
-        found = crf.scores(emissions, mask, edges=edges, tags=tags).score(tags)
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
-
 
 @ORDERS
 def test_repeated_transitions_as_edges_change_nothing(batch_first: bool) -> None:
@@ -114,14 +106,6 @@ def test_repeated_transitions_as_edges_change_nothing(batch_first: bool) -> None
         torch.testing.assert_close(found, crf.nll(emissions, tags, mask, **options))
 
 
-@ORDERS
-def test_edges_of_zero_change_nothing(batch_first: bool) -> None:
-    crf = make_crf(batch_first)
-    emissions, mask, edges = ordered(crf, make_emissions(), MASK, torch.zeros(4, 4, L, L))
-    for ask in QUESTIONS.values():
-        torch.testing.assert_close(ask(crf, emissions, mask=mask, edges=edges), ask(crf, emissions, mask=mask))
-
-
 @pytest.mark.parametrize("lengths", [[5, 3, 1, 0], [0, 0, 2, 5]])
 def test_lengths_are_masks(lengths: list[int]) -> None:
     crf, emissions, edges = make_crf(), make_emissions(), make_edges()
@@ -129,23 +113,6 @@ def test_lengths_are_masks(lengths: list[int]) -> None:
     mask = torch.arange(5) < counts[:, None]
     found = crf.nll(emissions, TAGS, lengths=counts, edges=edges)
     torch.testing.assert_close(found, crf.nll(emissions, TAGS, mask, edges=edges))
-
-
-def test_gradients_of_edges_are_pairwise_probabilities_minus_indicators() -> None:
-    crf, emissions, edges = make_crf(), make_emissions(), make_edges().requires_grad_()
-    crf.nll(emissions, TAGS, MASK, edges=edges).backward()
-    pairs = crf.marginals(emissions, MASK, edges=edges.detach(), pairwise=True).pairwise
-    assert pairs is not None
-    assert edges.grad is not None
-    expected, p = torch.zeros_like(edges), 0
-    for b in range(4):
-        places = MASK[b].nonzero().flatten().tolist()
-        for before, t in itertools.pairwise(places):
-            expected[b, t - 1] = pairs[p].detach()
-            expected[b, t - 1, TAGS[b, before], TAGS[b, t]] -= 1
-            p += 1
-    assert p == len(pairs)
-    torch.testing.assert_close(edges.grad, expected.detach())
 
 
 def test_constraints_hold_whatever_the_edges_say() -> None:
@@ -171,14 +138,6 @@ def test_edges_forbid_where_the_layer_does_not() -> None:
 
 
 class TestScores:
-    def test_are_the_distribution_that_the_methods_ask(self) -> None:
-        crf, emissions, edges = make_crf(constraints=constraints()), make_emissions(), make_edges()
-        scores = crf.scores(emissions, MASK, edges=edges)
-        assert isinstance(scores, ChainScores)
-        marginals = crf.marginals(emissions, MASK, edges=edges)
-        torch.testing.assert_close(scores.marginals().tokens, marginals.tokens)
-        assert torch.equal(scores.viterbi().tags, crf.viterbi(emissions, MASK, edges=edges).tags)
-
     def test_leave_out_ignored_tags(self) -> None:
         crf, emissions, edges = make_crf(), make_emissions(), make_edges()
         tags = torch.where(MASK, TAGS, -100)
@@ -187,11 +146,6 @@ class TestScores:
         torch.testing.assert_close(
             crf.scores(emissions, tags=tags).score(tags), crf.scores(emissions, MASK).score(TAGS)
         )
-
-    def test_score_less_log_partition_is_the_log_likelihood(self) -> None:
-        crf, emissions = make_crf(), make_emissions()
-        found = crf.scores(emissions, MASK).score(TAGS) - crf.scores(emissions, MASK).log_partition()
-        torch.testing.assert_close(found, crf(emissions, TAGS, MASK, reduction="none"))
 
     def test_shapes_that_do_not_fit_are_named(self) -> None:
         message = (

@@ -41,17 +41,6 @@ class TestAllTables:
         table(IDS).sum().backward()
         assert torch.equal(table.weight.grad[1], torch.ones(4))  # type: ignore[index, union-attr]
 
-    def test_same_seed_same_table(self, number: int) -> None:
-        torch.manual_seed(7)
-        first = tables()[number](IDS)
-        torch.manual_seed(7)
-        assert torch.equal(tables()[number](IDS), first)
-
-    def test_state_comes_back(self, number: int) -> None:
-        table, other = tables()[number], tables()[number]
-        other.load_state_dict(table.state_dict())
-        assert torch.equal(other(IDS), table(IDS))
-
 
 def test_word_dropout_in_training_only() -> None:
     table = WordEmbedding(100, 2, dropout=0.4)

@@ -46,20 +46,6 @@ def test_subwords_know_their_words() -> None:
     assert subwords.tokens.tolist() == [2, 0, 1]
 
 
-@pytest.mark.parametrize("backend", [wordpiece, byte_level])
-def test_words_of_any_content_keep_their_index(backend: object) -> None:
-    tokenizer = SubwordTokenizer(backend())  # type: ignore[operator]
-    subwords = tokenizer([ODD, ["z"]])
-    assert subwords.tokens.tolist() == [len(ODD), 1]
-    assert set(subwords.words.tolist()) <= set(range(len(ODD)))
-    # Each word alone gives the subwords it gives in company.
-    for index, word in enumerate(ODD):
-        alone = tokenizer([[word]])
-        here = subwords.ids[: subwords.lengths[0]][subwords.words[: subwords.lengths[0]] == index]
-        assert here.tolist() == alone.ids.tolist(), repr(word)
-    assert subwords.words[subwords.lengths[0] - 1] == len(ODD) - 1
-
-
 def test_half_surrogate_pairs_become_the_replacement_character_and_whole_ones_a_character() -> None:
     tokenizer = SubwordTokenizer(byte_level())
     assert tokenizer([["\ud800"]]).ids.tolist() == tokenizer([["\ufffd"]]).ids.tolist()
