@@ -160,7 +160,7 @@ class ChainScores(Tabled):
         return ChainScores(emissions, lengths, self.transitions, self.start, self.end, edges)
 
     def restricted(self, allowed: npt.ArrayLike | None) -> ChainScores:
-        """The same scores with every label outside ``allowed[N, L]`` forbidden at its position."""
+        """The scores with every label outside ``allowed[N, L]`` forbidden at its position."""
         if allowed is None:
             return self
         mask = np.asarray(allowed)

@@ -144,7 +144,7 @@ class SegmentScores:
         return SegmentScores(self.segments[first:stop], self.lengths[b : b + 1], self.transitions, self.start, self.end)
 
     def restricted(self, allowed: npt.ArrayLike) -> SegmentScores:
-        """The same scores with every segment outside ``allowed[N, K, L]`` forbidden."""
+        """The scores with every segment outside ``allowed[N, K, L]`` forbidden."""
         mask: BoolArray = any_array(allowed)
         if mask.shape != self.segments.shape or mask.dtype != np.bool_:
             raise ShapeError(

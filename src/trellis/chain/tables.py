@@ -185,8 +185,11 @@ def _make_table(
     kind: Kind, batch: list[OneSequence], L: int, labels: Sequence[str] | None, tokens: Tokens | None
 ) -> ChainTable:
     """The table of a batch; a sequence without any path is an error with Viterbi only."""
+    names = tuple(map(str, range(L) if labels is None else _iterable("labels", labels)))
     lengths = np.array([len(one.emissions) for one in batch], dtype=np.int64)
     solved = [_solve(kind, one) for one in batch]
+    if len(names) != L:
+        raise ShapeError(f"labels must be (L,) = ({L},) names, got {len(names)}")
     values, last, total, path, back = zip(*solved, strict=True) if solved else ((), (), (), (), ())
     return ChainTable(
         kind,
@@ -196,7 +199,7 @@ def _make_table(
         np.array(total, dtype=np.float64),
         np.concatenate([np.empty(0, dtype=np.int64), *path]),
         np.concatenate([np.empty((0, L), dtype=np.int64), *back]) if kind == "viterbi" else None,
-        _check_labels(labels, L),
+        names,
         _check_tokens(tokens, lengths),
     )
 
@@ -285,13 +288,6 @@ def trace_back(last: FloatArray, back: IntArray) -> IntArray:
     for t in range(len(back) - 1, 0, -1):
         path[t - 1] = back[t, path[t]]
     return path
-
-
-def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:
-    names = tuple(map(str, range(L) if labels is None else _iterable("labels", labels)))
-    if len(names) != L:
-        raise ShapeError(f"labels must be (L,) = ({L},) names, got {len(names)}")
-    return names
 
 
 def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:

@@ -360,7 +360,7 @@ def by_loop(
 def _by_scan(
     emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same as `by_loop`, for `torch.export`."""
+    """`by_loop` as a scan, for `torch.export`."""
     from torch._higher_order_ops.scan import scan
 
     def back(carry: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Any:

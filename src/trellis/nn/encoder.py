@@ -305,7 +305,7 @@ def joined_loss(encoder: Encoder, emission: nn.Linear, crf: CRF, batch: Batch, t
 
 
 class _LossInputs(NamedTuple):
-    """What the loss is computed from apart from tensors that are trained."""
+    """The inputs of the loss that are not trained."""
 
     crf: CRF
     sources: RowSources

@@ -28,17 +28,6 @@ from trellis.nn.dropout import LockedDropout
 from trellis.ragged import check_lengths, ranges
 
 
-class ByPosition(NamedTuple):
-    """Tokens by position, longest sequences first."""
-
-    order: Tensor
-    """int64[N]"""
-    inverse: Tensor
-    """int64[N]: the way back"""
-    batch_sizes: Tensor
-    """int64[T], on the CPU: how many sequences have a token at each position"""
-
-
 @dataclass(frozen=True, eq=False)
 class Packing:
     """The places of N tokens of B sequences."""
@@ -54,8 +43,11 @@ class Packing:
         return cls(checked, torch.from_numpy(np.repeat(np.arange(len(checked)), checked)))
 
     @cached
-    def by_position(self) -> ByPosition:
-        """The input of a `PackedSequence`."""
+    def by_position(self) -> tuple[Tensor, Tensor, Tensor]:
+        """For a `PackedSequence`: the tokens by position, the longest sequences first, as an order ``int64[N]``.
+
+        Then the way back, ``int64[N]``, and on the CPU how many sequences have a token at each position, ``int64[T]``.
+        """
         lengths = self.lengths
         position = ranges(0, lengths)
         rank = np.empty(len(lengths), dtype=np.int64)
@@ -65,9 +57,7 @@ class Packing:
         inverse[order] = np.arange(len(order))
         sizes = np.bincount(position, minlength=int(lengths.max(initial=0)))
         device = self.sequence.device
-        return ByPosition(
-            torch.from_numpy(order).to(device), torch.from_numpy(inverse).to(device), torch.from_numpy(sizes)
-        )
+        return torch.from_numpy(order).to(device), torch.from_numpy(inverse).to(device), torch.from_numpy(sizes)
 
     def to(self, device: torch.device) -> Packing:
         return self if device.type == "cpu" else replace(self, sequence=self.sequence.to(device))

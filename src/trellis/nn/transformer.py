@@ -233,7 +233,13 @@ class TransformerEncoder(nn.Module):
         Both may come from anybody. Memory is allocated only for weights that have arrays; `where` is for messages.
         """
         fields = Fields(dict(description), f"{where}: the encoder's description")
-        stored = Stored(where, "encoder", fields, _untied(dict(arrays), fields))
+        tied, named = fields.table("tied"), dict(arrays)
+        for name in tied.values:
+            original = tied.text(name)
+            if original not in arrays:
+                raise StoreError(f"{tied.where}: {name!r} is said to be {original!r}, which is missing")
+            named[name] = arrays[original]
+        stored = Stored(where, "encoder", fields, named)
         options = _options_of(fields.table("options"))
         return cls._rebuilt(stored, options) if "config" in fields else cls._referred(stored, options)
 
@@ -525,16 +531,6 @@ def hash_of(texts: Iterable[str], state: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {array.dtype} {array.shape} ".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _untied(arrays: Arrays, fields: Fields) -> Arrays:
-    """The arrays, with shared ones under each of their names."""
-    tied = fields.table("tied")
-    for name in tied.values:
-        original = tied.text(name)
-        if original not in arrays:
-            raise StoreError(f"{tied.where}: {name!r} is said to be {original!r}, which is missing")
-    return arrays | {name: arrays[original] for name, original in tied.values.items()}
 
 
 def _tensors(stored: Stored) -> dict[str, Tensor]:

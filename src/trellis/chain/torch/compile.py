@@ -6,6 +6,7 @@ operators accept and return only tensors; the compiler sees opaque nodes of know
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ _CHAIN = "Tensor transitions, Tensor start, Tensor end, Tensor? edges, bool batc
 _LOSS = f"Tensor emissions, Tensor tags, Tensor? mask, {_CHAIN}, int ignore_index"
 
 
-def _scores(emissions: Tensor, mask: Tensor | None, chain: tuple[Any, ...], **options: Any) -> ChainScores:
+def _scores(emissions: Tensor, mask: Tensor | None, chain: Sequence[Any], **options: Any) -> ChainScores:
     *parameters, batch_first = chain
     return ChainScores.padded(emissions, mask, *parameters, batch_first=batch_first, **options)
 
@@ -27,13 +28,13 @@ def _scores(emissions: Tensor, mask: Tensor | None, chain: tuple[Any, ...], **op
 @torch.library.custom_op("trellis::nll", mutates_args=(), schema=f"({_LOSS}) -> Tensor")
 def _nll(emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> Tensor:
     *chain, ignore_index = rest
-    return _scores(emissions, mask, tuple(chain), tags=tags, ignore_index=ignore_index).nll(tags)
+    return _scores(emissions, mask, chain, tags=tags, ignore_index=ignore_index).nll(tags)
 
 
 @torch.library.custom_op("trellis::nll_backward", mutates_args=(), schema=f"(Tensor grad, {_LOSS}) -> Tensor[]")
 def _nll_backward(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
     *chain, ignore_index = rest
-    scores = _scores(emissions, mask, tuple(chain), tags=tags, ignore_index=ignore_index)
+    scores = _scores(emissions, mask, chain, tags=tags, ignore_index=ignore_index)
     grads = zip(scores.nll_gradient(tags, grad), _present(emissions, *chain[:4]), strict=True)
     return [gradient.reshape(x.shape).to(x.dtype) for gradient, x in grads]
 

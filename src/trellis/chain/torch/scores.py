@@ -212,7 +212,7 @@ class ChainScores(Tabled):
         return self.emissions, self.transitions, self.start, self.end, self.edges
 
     def restricted(self, allowed: Tensor | None) -> Self:
-        """The same scores with every label outside ``allowed`` (shaped like the emissions) forbidden."""
+        """The scores with every label outside ``allowed`` (shaped like the emissions) forbidden."""
         if allowed is None:
             return self
         if allowed.shape != self.shape or allowed.dtype != torch.bool:
@@ -283,7 +283,7 @@ class ChainScores(Tabled):
         return losses if scale is None else losses.sum() * scale
 
     def _native_losses(self, path: Tensor | None, weights: Tensor | None = None) -> Tensor:
-        """Of each sequence: log Z if there is no path."""
+        """The loss of the path of each sequence, or log Z if there is none."""
         arguments = (self.requires_grad(), self.layout, path, weights, *self._arguments)
         losses: Tensor = ChainLoss.apply(*arguments)  # type: ignore[no-untyped-call]
         return losses
@@ -356,7 +356,13 @@ class ChainScores(Tabled):
         """Probabilities of labels by forward-backward, and expected counts of transitions."""
         given = self.restricted(allowed)
         if not given.native or given.requires_grad():
-            return given._scan_marginals(pairwise)
+            given._scan_log_partition()
+            total, tokens, by_pair = scan.marginals(given._ragged())
+            lengths = given._lengths()
+            stops = lengths.cumsum(0)[lengths > 0].to(tokens.device)
+            starts = stops - lengths[lengths > 0].to(tokens.device)
+            counts = (by_pair.sum(0), tokens[starts].sum(0), tokens[stops - 1].sum(0))
+            return Marginals(total, given._by_token(tokens), *counts, by_pair if pairwise else None)
         tokens = torch.zeros_like(given.emissions)
         a, s, e = (torch.empty_like(x) for x in (given.transitions, given.start, given.end))
         out, inference = given._by_sequence(), given._inference()
@@ -499,15 +505,6 @@ class ChainScores(Tabled):
         if bool(forbidden.any()):
             self._check((FORBIDDEN_PATH, int(forbidden.nonzero()[0])), tags)
         return gold
-
-    def _scan_marginals(self, pairwise: bool) -> Marginals:
-        self._scan_log_partition()
-        total, tokens, pairs = scan.marginals(self._ragged())
-        lengths = self._lengths()
-        stops = lengths.cumsum(0)[lengths > 0].to(tokens.device)
-        starts = stops - lengths[lengths > 0].to(tokens.device)
-        ends = (tokens[starts].sum(0), tokens[stops - 1].sum(0))
-        return Marginals(total, self._by_token(tokens), pairs.sum(0), *ends, pairs if pairwise else None)
 
     def _scan_nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
         """The gradient of ``(grad * nll).sum()`` without autograd: emissions by row, transitions, start, end, edges."""

@@ -125,7 +125,7 @@ class SegmentScores:
         return self.segments, self.transitions, self.start, self.end
 
     def restricted(self, allowed: Tensor) -> SegmentScores:
-        """The same scores with every segment outside ``allowed[N, K, L]`` forbidden."""
+        """The scores with every segment outside ``allowed[N, K, L]`` forbidden."""
         if allowed.shape != self.segments.shape or allowed.dtype != torch.bool:
             raise ShapeError(
                 f"allowed must be bool (N, K, L) = {tuple(self.segments.shape)} to match segments, "
@@ -135,7 +135,7 @@ class SegmentScores:
         return SegmentScores(segments, self.lengths, self.transitions, self.start, self.end)
 
     def numpy(self) -> arrays.SegmentScores:
-        """The same scores as arrays in float64, without gradients."""
+        """The scores as arrays in float64, without gradients."""
         return as_arrays(self.lengths, *self.tensors)
 
     def requires_grad(self) -> bool:
@@ -155,7 +155,12 @@ class SegmentScores:
 
         ``paths[b]`` is (S_b, 3): where each segment begins, where it ends (one behind), and its label.
         """
-        return self._score(*check_paths(paths, self.lengths, self.longest, self.num_labels))
+        counts, flat = check_paths(paths, self.lengths, self.longest, self.num_labels)
+        device, total = self.segments.device, self.segments.new_zeros(len(counts))
+        for name, (indices, owner) in scores_used(counts, flat, self.lengths).items():
+            values = getattr(self, name)[tuple(torch.from_numpy(index).to(device) for index in indices)]
+            total = total.index_add(0, torch.from_numpy(owner).to(device), values)
+        return total
 
     def nll(self, paths: Paths) -> Tensor:
         """Negative log-likelihood of the given segments of each sequence, (B,), never negative: the loss."""
@@ -166,7 +171,11 @@ class SegmentScores:
     def marginals(self) -> SegmentMarginals:
         """Probabilities of segments by forward-backward, and expected counts of transitions."""
         if self.requires_grad() or not self.segments.is_cpu:
-            return self._graph_of_marginals()
+            with torch.enable_grad():  # the gradient of log Z as a graph
+                inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in self.tensors]
+                value = scan_log_partition(self.lengths, *inputs)
+                grads = torch.autograd.grad(value.sum(), inputs, create_graph=True, materialize_grads=True)
+            return SegmentMarginals(value, *grads)
         answer, kind = self.numpy().marginals(), self.segments.dtype
         values = (answer.log_partition, answer.segments, answer.transitions, answer.start, answer.end)
         return SegmentMarginals(*(torch.from_numpy(x).to(kind) for x in values))
@@ -186,22 +195,6 @@ class SegmentScores:
     def entropy(self) -> Tensor:
         """Entropy of each sequence's distribution in nats, (B,), without a gradient."""
         return torch.from_numpy(self.numpy().entropy()).to(self.segments)
-
-    def _score(self, counts: IntArray, flat: IntArray) -> Tensor:
-        """The sum of the segments, transitions, start and end that the path of each sequence uses, (B,)."""
-        device, total = self.segments.device, self.segments.new_zeros(len(counts))
-        for name, (indices, owner) in scores_used(counts, flat, self.lengths).items():
-            values = getattr(self, name)[tuple(torch.from_numpy(index).to(device) for index in indices)]
-            total = total.index_add(0, torch.from_numpy(owner).to(device), values)
-        return total
-
-    def _graph_of_marginals(self) -> SegmentMarginals:
-        """The gradient of log Z as a graph."""
-        with torch.enable_grad():
-            inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in self.tensors]
-            value = scan_log_partition(self.lengths, *inputs)
-            grads = torch.autograd.grad(value.sum(), inputs, create_graph=True, materialize_grads=True)
-        return SegmentMarginals(value, *grads)
 
 
 class SegmentLogPartition(torch.autograd.Function):
@@ -243,11 +236,19 @@ def as_arrays(lengths: IntArray, *scores: Tensor) -> arrays.SegmentScores:
 
 def scan_log_partition(lengths: IntArray, segments: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """Log Z of each sequence in plain torch, (B,): position by position, for graphs of gradients and other devices."""
-    sizes = torch.from_numpy(lengths).to(segments.device)
     B, T, L = len(lengths), int(lengths.max(initial=0)), segments.shape[2]
     if T == 0:
         return segments.new_zeros(B) + segments.sum()  # of nothing, but a part of the graph
-    padded = _padded(lengths, segments, T)
+    # Padded to (B, T, K, L), minus infinity behind the end of each sequence.
+    first, positions = torch.from_numpy(offsets_of(lengths)[:-1].copy()), torch.arange(T)
+    sizes = torch.from_numpy(lengths)
+    rows = first[:, None] + torch.minimum(positions, (sizes - 1).clamp_min(0)[:, None])
+    rows, inside = (
+        rows.clamp_max(len(segments) - 1).to(segments.device),
+        (positions < sizes[:, None]).to(segments.device),
+    )
+    padded = torch.where(inside[:, :, None, None], segments[rows], -torch.inf)
+    sizes = sizes.to(segments.device)
     into, alphas = [start.expand(B, L)], list[Tensor]()
     for t in range(T):
         # alpha[t, l] = lse_k(into[t-k, l] + s[t, k, l]);  into[t+1, l] = lse_i(alpha[t, i] + A[i, l])
@@ -257,12 +258,3 @@ def scan_log_partition(lengths: IntArray, segments: Tensor, transitions: Tensor,
         into.append(logsumexp(alphas[t][:, :, None] + transitions, 1))
     last = torch.stack(alphas)[(sizes - 1).clamp_min(0), torch.arange(B, device=segments.device)]
     return torch.where(sizes > 0, logsumexp(last + end, 1), 0.0)
-
-
-def _padded(lengths: IntArray, segments: Tensor, T: int) -> Tensor:
-    """(B, T, K, L), minus infinity behind the end of each sequence."""
-    first, size = torch.from_numpy(offsets_of(lengths)[:-1].copy()), torch.from_numpy(lengths)
-    places = torch.arange(T)
-    inside = (places < size[:, None]).to(segments.device)
-    rows = (first[:, None] + torch.minimum(places, (size - 1).clamp_min(0)[:, None])).clamp_max(len(segments) - 1)
-    return torch.where(inside[:, :, None, None], segments[rows.to(segments.device)], -torch.inf)

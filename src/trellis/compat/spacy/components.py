@@ -151,21 +151,15 @@ class Spans:
 
 def tagged_texts(docs: Sequence[Any], bounds: IntArray, tagger: Tagger[Any]) -> Iterator[tuple[Any, int, int, Tagged]]:
     """The document of each sentence, its first token among those of all, where the text begins, and the answer."""
-    texts = [
-        (doc, shift, *piece) for doc, shift in zip(docs, bounds[:-1].tolist(), strict=True) for piece in _texts(doc)
-    ]
+    texts = []
+    for doc, shift in zip(docs, bounds[:-1].tolist(), strict=True):
+        for span in sentences_of(doc):
+            whole = span.text
+            if text := whole.strip():
+                texts.append((doc, shift, span[0].idx + len(whole) - len(whole.lstrip()), text))
     answers = tagger.annotate([text for _, _, _, text in texts])
     for (doc, shift, begin, _), tagged in zip(texts, answers, strict=True):
         yield doc, shift, begin, tagged
-
-
-def _texts(doc: Any) -> Iterator[tuple[int, str]]:
-    """The sentences of a document: where each begins, and its text without the white space around it."""
-    for span in sentences_of(doc):
-        text = span.text
-        if stripped := text.strip():
-            begin = span[0].idx + len(text) - len(text.lstrip())
-            yield begin, stripped
 
 
 def add_extensions() -> None:

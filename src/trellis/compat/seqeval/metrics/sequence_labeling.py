@@ -7,7 +7,7 @@ detects a scheme that is not given. ``sample_weight`` is accepted and has no eff
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 from operator import eq
 from typing import Any
@@ -57,64 +57,32 @@ def precision_recall_fscore_support(
     return figures(counts, average=average, warn_for=warn_for, beta=beta, zero_division=zero_division)
 
 
-def _scores(
-    y_true: Tags,
-    y_pred: Tags,
-    metric: str,
-    average: Average,
-    suffix: bool,
-    mode: str | None,
-    zero_division: ZeroDivision,
-    scheme: type[Token] | None,
-) -> Scores:
-    check_options(average, 1.0)
-    counts = count(y_true, y_pred, suffix, scheme if mode == "strict" else None)
-    return figures(counts, average=average, warn_for=(metric,), zero_division=zero_division)
+def _score(name: str, metric: str, column: int, doc: str) -> Callable[..., Any]:
+    """The function of seqeval with this name, which gives one of the figures."""
+
+    def score(
+        y_true: Tags,
+        y_pred: Tags,
+        *,
+        average: Average = "micro",
+        suffix: bool = False,
+        mode: str | None = None,
+        sample_weight: list[int] | None = None,
+        zero_division: ZeroDivision = "warn",
+        scheme: type[Token] | None = None,
+    ) -> Any:
+        check_options(average, 1.0)
+        counts = count(y_true, y_pred, suffix, scheme if mode == "strict" else None)
+        return figures(counts, average=average, warn_for=(metric,), zero_division=zero_division)[column]
+
+    score.__name__ = score.__qualname__ = name
+    score.__doc__ = doc
+    return score
 
 
-def precision_score(
-    y_true: Tags,
-    y_pred: Tags,
-    *,
-    average: Average = "micro",
-    suffix: bool = False,
-    mode: str | None = None,
-    sample_weight: list[int] | None = None,
-    zero_division: ZeroDivision = "warn",
-    scheme: type[Token] | None = None,
-) -> Any:
-    """The share of predicted spans that are right."""
-    return _scores(y_true, y_pred, "precision", average, suffix, mode, zero_division, scheme)[0]
-
-
-def recall_score(
-    y_true: Tags,
-    y_pred: Tags,
-    *,
-    average: Average = "micro",
-    suffix: bool = False,
-    mode: str | None = None,
-    sample_weight: list[int] | None = None,
-    zero_division: ZeroDivision = "warn",
-    scheme: type[Token] | None = None,
-) -> Any:
-    """The share of true spans that are found."""
-    return _scores(y_true, y_pred, "recall", average, suffix, mode, zero_division, scheme)[1]
-
-
-def f1_score(
-    y_true: Tags,
-    y_pred: Tags,
-    *,
-    average: Average = "micro",
-    suffix: bool = False,
-    mode: str | None = None,
-    sample_weight: list[int] | None = None,
-    zero_division: ZeroDivision = "warn",
-    scheme: type[Token] | None = None,
-) -> Any:
-    """The harmonic mean of precision and recall."""
-    return _scores(y_true, y_pred, "f-score", average, suffix, mode, zero_division, scheme)[2]
+precision_score = _score("precision_score", "precision", 0, "The share of predicted spans that are right.")
+recall_score = _score("recall_score", "recall", 1, "The share of true spans that are found.")
+f1_score = _score("f1_score", "f-score", 2, "The harmonic mean of precision and recall.")
 
 
 def _flat(y_true: Sequence[Any], y_pred: Sequence[Any]) -> tuple[Sequence[str], Sequence[str]]:

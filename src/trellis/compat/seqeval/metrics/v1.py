@@ -43,26 +43,17 @@ def default_alphabet(suffix: bool) -> Alphabet:
             letter, kind = label[-1], label[:-1].rsplit("-", maxsplit=1)[0]
         else:
             letter, kind = label[0], label[1:].split("-", maxsplit=1)[-1]
-        _warn_unlike_entity(label, suffix)
-        return letter_role(letter), kind or "_"
+        hyphen = label[-2:-1] if suffix else label[1:2]
+        if label not in (*_ENTITY_LETTERS, "O") and not (letter in _ENTITY_LETTERS and hyphen == "-"):
+            warnings.warn(f"{label} does not look like an entity tag", stacklevel=2)
+        role = Role.DOT if letter == "." else Role[letter] if letter in ("O", *_ENTITY_LETTERS) else Role.OTHER
+        return role, kind or "_"
 
     return Alphabet(parse, outside="_")
 
 
-def letter_role(letter: str) -> Role:
-    """The role of a letter in the default mode."""
-    return Role.DOT if letter == "." else Role[letter] if letter in ("O", *_ENTITY_LETTERS) else Role.OTHER
-
-
-def _warn_unlike_entity(label: str, suffix: bool) -> None:
-    ends = (label[-1], label[-2:-1]) if suffix else (label[0], label[1:2])
-    if label in (*_ENTITY_LETTERS, "O") or (ends[0] in _ENTITY_LETTERS and ends[1] == "-"):
-        return
-    warnings.warn(f"{label} does not look like an entity tag", stacklevel=2)
-
-
 def check_types(y_true: Sequence[Sequence[str]], y_pred: Sequence[Sequence[str]]) -> None:
-    """Both must be lists of lists."""
+    """Refuse tags that are not lists of lists."""
     for name, side in (("y_true", y_true), ("y_pred", y_pred)):
         if not isinstance(side, Sequence | np.ndarray) or not set(map(type, side)) <= {list}:
             raise TagTypeError(f"{name} must be a list of lists of tags, got {shown(side)}")
