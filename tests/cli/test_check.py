@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trellis.cli import app
-from trellis.errors import DataError
 
 
 def run(*arguments: str, input: bytes | str | None = None) -> Result:
@@ -51,15 +50,6 @@ def test_warnings_alone_give_exit_code_0(train: Path) -> None:
     assert "test.conll:4: the label 'B-ORG', here 1 time, does not occur in train.conll" in result.output
 
 
-def test_json_has_everything(train: Path) -> None:
-    train.write_text(CLEAN + "\nx\tI-PER\n")
-    result = run("train.conll", "--json")
-    assert result.exit_code == 1
-    report = json.loads(result.output)
-    assert report["files"][0]["tokens"] == 4
-    assert report["findings"][0]["line"] == 6
-
-
 def test_long_lists_are_cut_on_the_screen_and_whole_in_json(train: Path) -> None:
     train.write_text(CLEAN + "\nx\tI-PER\n" * 30)
     result = run("train.conll", "--scheme", "IOB2")
@@ -86,16 +76,6 @@ def test_brackets_in_data_are_no_markup(train: Path) -> None:
     assert "I-[x] must follow B-[x] or I-[x], not B-[red]" in run("train.conll", "--scheme", "IOB2").output
 
 
-def test_a_missing_file_is_an_error_of_the_library(train: Path) -> None:
-    result = run("nothing.conll")
-    assert isinstance(result.exception, DataError)
-
-
-def test_help_shows_examples() -> None:
-    result = run("--help")
-    assert "trellis check train.conll dev.conll test.conll" in result.output
-
-
 def test_what_reading_left_out_or_changed_is_told(train: Path) -> None:
     span = '"spans": [{"start": 0, "end": 5, "label": "LOC"}]'
     cut = f'{{"text": "Parisbased Acme", {span}}}\n'
@@ -105,12 +85,3 @@ def test_what_reading_left_out_or_changed_is_told(train: Path) -> None:
     assert "data.jsonl: tokens split where a span cuts them: 1\n  data.jsonl:1: 'Parisbased' became" in result.output
     notes = json.loads(run("data.jsonl", "--json").output)["files"][0]["notes"]
     assert len(notes) == 3
-
-
-def test_the_scheme_is_the_one_of_training_and_no_other_is_called_legal_beside_errors(train: Path) -> None:
-    """A bad label in the only sentence: no sentence is without a label that cannot be read."""
-    train.write_text("Well\tlabel\n" + "Ada\tB-PER\nKing\tI-PER\nslept\tO\n" * 30)
-    result = run("train.conll", "--format", "conll")
-    assert result.exit_code == 1
-    assert "Tags were checked against IOB2\n" in result.output
-    assert "errors: 1," in result.output

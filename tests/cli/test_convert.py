@@ -6,7 +6,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from trellis.cli import app
-from trellis.corpus import CorpusError
 
 
 def run(*arguments: str, input: bytes | str | None = None) -> Result:
@@ -47,16 +46,6 @@ def test_spans_shape_and_tokenizer(source: Path) -> None:
     assert result.stdout == "Ada/B-PER King/I-PER\nUlm/B-LOC\n"
 
 
-def test_illegal_tags_are_an_error_that_names_the_line(source: Path) -> None:
-    source.write_text("Ada\tB-PER\n\nUlm\tI-LOC\n")
-    result = run("in.conll", "out.conll", "--scheme", "BIOES", "--from-scheme", "bio")
-    assert isinstance(result.exception, CorpusError)
-    assert str(result.exception).startswith(
-        "in.conll:3: bad tag 'I-LOC': I-LOC must follow B-LOC or I-LOC, not O (IOB2); 1 bad tag in 1 of 2"
-    )
-    assert not Path("out.conll").exists()
-
-
 def test_skipped_sentences_are_counted(source: Path) -> None:
     source.write_text("a\tO\n\nb\n")
     result = run("in.conll", "out.conll", "--on-error", "skip")
@@ -72,11 +61,6 @@ def test_formats_are_named(source: Path) -> None:
     source.write_text("Ada/B-PER King/I-PER\n")
     result = run("in.conll", "-", "--from", "wordtag", "--to", "conll")
     assert result.stdout == "Ada\tB-PER\nKing\tI-PER\n\n"
-
-
-def test_help_shows_examples() -> None:
-    result = run("--help")
-    assert "trellis convert train.conll train.bioes.conll --scheme BIOES" in result.output
 
 
 def test_tags_that_are_no_spans_are_pointed_out(source: Path) -> None:

@@ -2,10 +2,7 @@
 
 import io
 import itertools
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -183,20 +180,7 @@ def test_the_board_shows_how_training_goes():
     ]
 
 
-def test_the_whole_command_in_a_process_of_its_own():
-    program = "from trellis.cli import main; main()"
-    arguments = [sys.executable, "-c", program, "demo", "--quick", "--task", "seg"]
-    environment = os.environ | {"COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(arguments, capture_output=True, env=environment, check=True)
-    assert done.stderr == b""
-    assert shape(done.stdout.decode()) == SEG + shape(NEXT.format(*CHINESE))
-
-
 def test_an_unknown_task_is_a_usage_error():
     result = CliRunner().invoke(app, ["--task", "pos"])
     assert result.exit_code == 2
     assert "'ner', 'seg'" in result.output
-
-
-def test_help_shows_examples():
-    assert "trellis demo --task seg" in CliRunner().invoke(app, ["--help"]).output

@@ -123,9 +123,6 @@ def test_eval_and_convert_ask_too(dirty, shell, ner_model, command):
         done = shell(command, *arguments, "--on-bad-tags", how)
         assert done.code == 0
         assert f"train.conll: {note}" in done.err
-    assert shell(command, *arguments, "--on-bad-tags", "fix").err == (
-        "trellis: --on-bad-tags: expected one of error, repair, drop, got 'fix'\n"
-    )
 
 
 def test_labels_that_training_lacks_are_counted_and_missed(here, shell):
@@ -136,15 +133,6 @@ def test_labels_that_training_lacks_are_counted_and_missed(here, shell):
         said = "tokens with labels that the training data lack, which count as missed: 2, with B-ORG (1), I-ORG (1)"
         assert done.err.count(said) == 2
     assert shell("eval", "model", "dev.conll").err.count(said) == 1
-
-
-def test_one_mistyped_tag_does_not_make_parts_of_speech_of_entities(here, shell):
-    Path("train.conll").write_text(conll(sentences() * 3) + "\nIt\to\nslept\tO\n")
-    done = shell(*TRAIN)
-    assert done.code == 1
-    assert "train.conll:115: bad tag 'o': label 'o': IOB2 lacks the letter 'o'" in done.err
-    assert shell(*TRAIN, "--on-bad-tags", "repair").code == 0
-    assert trellis.load("model").tagset_.scheme is Scheme.IOB2
 
 
 def test_a_scheme_in_lower_case_is_recognised_and_said(here, shell):

@@ -142,9 +142,3 @@ def test_a_chain_of_models_takes_words_where_words_are_made(text, shell):
     assert "北京音乐" in shell(*options, "--lexicon", "words.txt", "--strength", "must").out
     assert "北京音乐" not in shell(*options, "--no-lexicon").out
     assert "leave out" in shell(*options, "--lexicon", "words.txt", "--lexicon-report", "r.txt").err
-
-
-def test_help_has_examples(shell):
-    for command in ("tag", "train"):
-        assert "--lexicon" in shell(command, "--help").out
-    assert "--strength prefer=2.0" in shell("tag", "--help").out

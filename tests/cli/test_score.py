@@ -95,8 +95,3 @@ def test_what_cannot_be_scored_is_a_trellis_error(files, arguments, error, messa
     assert result.exit_code == 1
     assert isinstance(result.exception, error)
     assert message in str(result.exception)
-
-
-def test_help_shows_examples(files):
-    output = run("--help").output
-    assert "trellis score gold.txt segmented.txt --task seg" in output

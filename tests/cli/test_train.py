@@ -223,11 +223,9 @@ def test_spaces_and_other_scripts_in_paths(here, shell):
         (["--train", "empty.conll"], "empty.conll: there is no sentence to learn from"),
         (["--train", "none.conll"], "none.conll: No such file or directory"),
         (["--train", "bad.conll"], "bad.conll:2: expected 2 columns separated by tabs, as in line 1, found 1: 'b'"),
-        (["--tokenizer", "letters"], "--tokenizer: unknown tokenizer 'letters': expected one of words, english,"),
         (["--model", "crv"], "unknown model 'crv': expected one of " + ", ".join(FAMILIES) + "; did you mean 'crf'?"),
         (["--out", "train.conll/model"], "train.conll/model cannot be written: Not a directory"),
         (["--out", "train.conll"], "train.conll is a file: expected a folder"),
-        (["--scheme", "iob"], "--scheme: scheme 'iob' is ambiguous: say 'iob1' (B only between adjoining spans"),
         (["--task", "pos", "--train", "one.tsv"], "there is nothing to learn: only the label 'X' occurs, and a "),
     ],
 )  # fmt: skip
@@ -237,7 +235,7 @@ def test_what_is_refused_is_said_in_one_paragraph(here, shell, arguments, messag
     Path("bad.conll").write_text("a\tO\nb\n")
     Path("one.tsv").write_text("a\tX\n")
     done = shell(*TRAIN, *arguments)
-    usage = arguments[0] in ("--set", "--config", "--model", "--tokenizer", "--scheme")
+    usage = arguments[0] in ("--set", "--config", "--model")
     assert done.code == (2 if usage else 1)
     last = done.err.splitlines()[-1]
     assert last.startswith(f"trellis: {message}")
@@ -255,13 +253,6 @@ def test_an_unwritable_folder_is_known_before_training(here, shell, monkeypatch)
 def test_a_traceback_only_with_debug(here, shell):
     assert "Traceback" in shell(*TRAIN, "--set", "c3=1", "--debug").err
     assert "Traceback" in shell("--debug", *TRAIN, "--set", "c3=1").err
-
-
-def test_wrong_usage_is_exit_code_2(here, shell):
-    for arguments in (("train",), ("train", "--modle", "crf"), ("trane",), (*TRAIN, "--task", "chess")):
-        done = shell(*arguments)
-        assert done.code == 2
-        assert "Usage: trellis" in done.err
 
 
 def test_a_family_that_lacks_what_it_needs(here, shell):
@@ -488,12 +479,6 @@ def test_files_to_tag_may_lack_the_columns_that_training_named(shell, here):
     assert shell(*train, "--tokens", "1", "--tags", "2").code == 0
     assert shell("tag", "model", "b.tsv", "--quiet").out == "Ada\t1\tB-PER\nmet\t2\tO\n\n"
     assert shell("tag", "model", "b.tsv", "--quiet", "--tags", "7").code == 1
-
-
-def test_a_scheme_that_reads_no_tag_is_not_a_segmentation(shell, here):
-    Path("pos.conll").write_text("Ada\tNOUN\nmet\tVERB\n\n" * 3)
-    done = shell("train", "--model", "crf", "--train", "pos.conll", "--out", "model", "--scheme", "iob2")
-    assert (done.code, "pos.conll:1: bad tag 'NOUN'" in done.err) == (1, True)
 
 
 def test_a_warm_start_keeps_the_scheme_of_its_model(shell, here):

@@ -26,12 +26,6 @@ def test_another_scheme(source: Path, tmp_path: Path) -> None:
     assert (done.sentences, done.from_scheme, done.to_scheme) == (2, Scheme.IOB2, Scheme.BIOES)
 
 
-def test_another_format_keeps_the_tags(source: Path, tmp_path: Path) -> None:
-    done = convert(source, tmp_path / "out.txt", to_format="wordtag")
-    assert (tmp_path / "out.txt").read_text() == "Ada/B-PER King/I-PER wrote/O\nUlm/B-LOC\n"
-    assert (done.report.format, done.to_format, done.to_scheme) == ("conll", "wordtag", None)
-
-
 def test_there_and_back_through_spans(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "a.jsonl", to_format="spans", write_options={"shape": "entities"})
     first = (tmp_path / "a.jsonl").read_text().splitlines()[0]
@@ -94,12 +88,6 @@ def test_sentences_without_tags_pass(tmp_path: Path) -> None:
     path.write_text('{"tokens": ["a"]}\n{"tokens": ["b"], "tags": ["B-X"]}\n')
     convert(path, tmp_path / "out.jsonl", to_format="jsonl", to_scheme=Scheme.BIOES)
     assert (tmp_path / "out.jsonl").read_text() == '{"tokens": ["a"]}\n{"tokens": ["b"], "tags": ["S-X"]}\n'
-
-
-def test_bad_sentences_are_skipped_if_asked(source: Path, tmp_path: Path) -> None:
-    source.write_text(IOB2 + "bad\n")
-    done = convert(source, tmp_path / "out.conll", on_error="skip")
-    assert (done.sentences, done.report.skipped) == (2, 1)
 
 
 def test_document_marks_and_comments_of_columns_are_kept(tmp_path: Path) -> None:

@@ -25,17 +25,6 @@ SENTENCES = [Sentence(["Ada", "lächelt"], ["B-PER", "O"]), Sentence(["好"], ["
 
 
 @pytest.mark.parametrize("suffix", COMPRESS)
-def test_compression_is_told_by_the_suffix_for_reading_and_writing(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a.conll{suffix}"
-    path.write_bytes(COMPRESS[suffix](CONTENT.encode()))
-    read = corpus.read(path)
-    assert (read.sentences, read.format) == (SENTENCES, "conll")
-    corpus.write(path, SENTENCES)
-    assert path.read_bytes()[:2] == COMPRESS[suffix](b"")[:2]
-    assert corpus.read(path).sentences == SENTENCES
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
 def test_a_file_with_the_wrong_suffix_is_an_error_that_names_it(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.conll{suffix}"
     path.write_text(CONTENT * 9)

@@ -177,12 +177,6 @@ def test_conllu_other_tags_and_segmentation(tmp_path: Path) -> None:
     assert corpus.words_from_sentence(characters) == ["Da", "melo", "ya", ",", "eh"]
 
 
-def test_segmentation_tags_the_characters_of_each_word() -> None:
-    sentence = corpus.sentence_from_words(["小明", "硕士", "毕", "业"])
-    assert sentence.tokens == tuple("小明硕士毕业")
-    assert "".join(sentence.tags or ()) == "BEBESS"
-
-
 def test_segmented_lines_keep_their_numbers_when_blank(tmp_path: Path) -> None:
     found = read(tmp_path, " 我们  在\u3000\u3000玩\t好 \n\n\u3000\n大\n", format="segmented", unit="words")
     assert [sentence.tokens for sentence in found] == [("我们", "在", "玩", "好"), (), (), ("大",)]

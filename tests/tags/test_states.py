@@ -7,7 +7,7 @@ import pytest
 
 from trellis.errors import TagError
 from trellis.tags import Scheme, StateMap, Style, TagSet, convert_tags, make_label, scheme_to_learn, validate_tags
-from trellis.tags.states import FINER
+from trellis.tags.tagset import FINER
 
 COARSE = [Scheme.IO, Scheme.IOB1, Scheme.IOB2, Scheme.IOE1, Scheme.IOE2]
 

@@ -36,17 +36,6 @@ def test_english_is_split_as_annotators_do(text: str, tokens: str) -> None:
     assert list(tokenize(text, "english").tokens) == tokens.split(" ")
 
 
-@pytest.mark.parametrize("text", [*SPLIT, "a b\n\n c\t", "", "  "])
-def test_offsets_point_at_the_tokens_and_only_white_space_lies_between(text: str) -> None:
-    sentence = tokenize(text, "english")
-    end = 0
-    for (start, stop), token in zip(sentence.offsets, sentence.tokens, strict=True):
-        assert text[start:stop] == token
-        assert not text[end:start].strip()
-        end = stop
-    assert not text[end:].strip()
-
-
 SWITCHED = {
     "clitics": ("it's", ["it", "'s"], ["it's"]),
     "contractions": ("cannot", ["can", "not"], ["cannot"]),

@@ -125,17 +125,6 @@ def test_tokenizers_of_an_empty_text_give_nothing() -> None:
     assert whitespace("") == characters("") == words("") == graphemes("") == []
 
 
-def test_a_function_is_a_tokenizer() -> None:
-    assert tokenize("abc", lambda text: [(0, len(text))]).tokens == ("abc",)
-
-
-def test_an_unknown_tokenizer_is_an_error_that_lists_those_there_are() -> None:
-    with pytest.raises(
-        DataError, match=r"^unknown tokenizer 'bpe': expected one of words, english, characters, whitespace, "
-    ):
-        tokenize("a", "bpe")
-
-
 def test_a_sentence_keeps_sequences_as_tuples_and_compares_without_its_origin() -> None:
     sentence = Sentence(["a", "b"], ["X", "Y"], columns={"pos": ["N", "V"]}, path="f", lines=[3, 4])
     assert sentence == Sentence(("a", "b"), ("X", "Y"), columns={"pos": ("N", "V")})

@@ -30,7 +30,7 @@ from trellis.tags import (
     scheme_to_learn,
 )
 from trellis.tags.detection import NumberedLabels, detect_pairs
-from trellis.tags.states import FINER
+from trellis.tags.tagset import FINER
 from trellis.text import Sentence, Splitter, fold_tokens, graphemes, learned_words, splitter
 from trellis.training import DevScores
 from trellis.training.process_group import ProcessGroup

@@ -17,8 +17,7 @@ from trellis.tags.spans import (
     try_parse_label,
     validate_tags,
 )
-from trellis.tags.states import StateMap, scheme_to_learn
-from trellis.tags.tagset import AllowedTransitions, SpanWay, TagSet
+from trellis.tags.tagset import AllowedTransitions, SpanWay, StateMap, TagSet, scheme_to_learn
 
 __all__ = [
     "AllowedTransitions",
