@@ -149,19 +149,6 @@ def test_bad_records_are_listed_with_their_places_and_the_rest_is_tagged(ner_mod
     assert bad[0]["record"] == "{broken"
 
 
-def test_bad_rows_of_parquet_are_listed_by_their_number(ner_model, tmp_path, inline):
-    (tmp_path / "in").mkdir()
-    pq.write_table(pa.table({"text": ["Anna.", None, "Rome."]}), tmp_path / "in" / "a.parquet")
-    assert tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out").bad == 1
-    bad = lines_of(tmp_path / "out" / "_trellis" / "bad" / "a.jsonl")
-    reason = "expected a text in 'text', found null"
-    file = str(tmp_path / "in" / "a.parquet")
-    assert bad == [{"file": file, "row": 2, "reason": reason, "record": '{"text": null}'}]
-    assert pq.read_table(tmp_path / "out" / "a.parquet").column("text").to_pylist() == ["Anna.", "Rome."]
-    with pytest.raises(DataError, match=r"a\.parquet:2: expected a text in 'text', found null"):
-        tag_folder(ner_model, [tmp_path / "in"], tmp_path / "strict", strict=True)
-
-
 HOSTILE = {
     "cut.jsonl.gz": gzip.compress(BAD_LINES)[:-9],
     "nonsense.parquet": b"PAR1 and no more",

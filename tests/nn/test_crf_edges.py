@@ -1,6 +1,5 @@
 """`trellis.nn.CRF` with scores of transitions that depend on the place: `edges`, under any mask."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.nn.test_crf import FORBIDDEN, MASK, REDUCTIONS, L, constraints, is_valid, make_crf, make_emissions, rows
+from tests.nn.test_crf import FORBIDDEN, MASK, L, constraints, is_valid, make_crf, make_emissions, rows
 from trellis.errors import ShapeError
 from trellis.nn import CRF
 
@@ -36,63 +35,6 @@ def ordered(crf: CRF, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tensors if crf.batch_first else tuple(x.transpose(0, 1) for x in tensors)
 
 
-@torch.no_grad()
-def path_score(crf: CRF, emissions: Tensor, steps: Tensor, path: tuple[int, ...]) -> float:
-    """Of one sequence: emissions (T, L) and transitions by place (T - 1, L, L)."""
-    if not path:
-        return 0.0
-    total = crf.start_transitions[path[0]] + crf.end_transitions[path[-1]]
-    total = total + sum(emissions[t, label] for t, label in enumerate(path))
-    return float(total + sum(steps[t, i, j] for t, (i, j) in enumerate(itertools.pairwise(path))))
-
-
-def sequences(crf: CRF, emissions: Tensor, edges: Tensor, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The kept tokens of each row, and the scores of transitions into each but the first: the later token's edges."""
-    found = []
-    for e, own, kept in zip(emissions, edges, mask, strict=True):
-        places = kept.nonzero().flatten().tolist()
-        steps = [crf.transitions.detach() + own[t - 1] for t in places[1:]]
-        found.append((e[kept], torch.stack(steps) if steps else torch.empty(0, L, L)))
-    return found
-
-
-@ORDERS
-class TestByEnumeration:
-    def scores_of(self, crf: CRF) -> list[dict[tuple[int, ...], float]]:
-        """The score of every path of every row of MASK, which has holes, padding on either side and an empty row."""
-        return [
-            {path: path_score(crf, e, steps, path) for path in itertools.product(range(L), repeat=len(e))}
-            for e, steps in sequences(crf, make_emissions(), make_edges(), MASK)
-        ]
-
-    @pytest.mark.parametrize("reduction", REDUCTIONS)
-    def test_loss(self, batch_first: bool, reduction: str) -> None:
-        crf = make_crf(batch_first)
-        emissions, tags, mask, edges = ordered(crf, make_emissions(), TAGS, MASK, make_edges())
-        losses = torch.stack(
-            [
-                torch.logsumexp(torch.tensor(list(own.values()), dtype=torch.float64), 0) - own[tuple(gold)]
-                for own, gold in zip(self.scores_of(crf), rows(TAGS), strict=True)
-            ]
-        )
-        count = {"mean": 4, "token_mean": int(MASK.sum())}.get(reduction, 1)
-        expected = losses if reduction == "none" else losses.sum() / count
-        torch.testing.assert_close(crf.nll(emissions, tags, mask, edges=edges, reduction=reduction), expected)
-        torch.testing.assert_close(crf(emissions, tags, mask, reduction, edges=edges), -expected)
-
-    def test_best_labels_and_their_scores(self, batch_first: bool) -> None:
-        crf = make_crf(batch_first)
-        emissions, mask, edges = ordered(crf, make_emissions(), MASK, make_edges())
-        every = self.scores_of(crf)
-        best = [max(own, key=own.__getitem__) for own in every]
-        assert crf.decode(emissions, mask, edges=edges) == [list(path) for path in best]
-        found = crf.viterbi(emissions, mask, edges=edges)
-        (tags,) = ordered(crf, found.tags)
-        assert rows(tags) == [list(path) for path in best]
-        expected = torch.tensor([max(own.values()) for own in every], dtype=torch.float64)
-        torch.testing.assert_close(found.scores, expected)
-
-
 @ORDERS
 def test_repeated_transitions_as_edges_change_nothing(batch_first: bool) -> None:
     crf, bare = make_crf(batch_first), make_crf(batch_first)
@@ -104,15 +46,6 @@ def test_repeated_transitions_as_edges_change_nothing(batch_first: bool) -> None
     for options in ({}, {"label_weights": torch.arange(1.0, L + 1)}):
         found = bare.nll(emissions, tags, mask, edges=edges, **options)
         torch.testing.assert_close(found, crf.nll(emissions, tags, mask, **options))
-
-
-@pytest.mark.parametrize("lengths", [[5, 3, 1, 0], [0, 0, 2, 5]])
-def test_lengths_are_masks(lengths: list[int]) -> None:
-    crf, emissions, edges = make_crf(), make_emissions(), make_edges()
-    counts = torch.tensor(lengths)
-    mask = torch.arange(5) < counts[:, None]
-    found = crf.nll(emissions, TAGS, lengths=counts, edges=edges)
-    torch.testing.assert_close(found, crf.nll(emissions, TAGS, mask, edges=edges))
 
 
 def test_constraints_hold_whatever_the_edges_say() -> None:
@@ -146,13 +79,6 @@ class TestScores:
         torch.testing.assert_close(
             crf.scores(emissions, tags=tags).score(tags), crf.scores(emissions, MASK).score(TAGS)
         )
-
-    def test_shapes_that_do_not_fit_are_named(self) -> None:
-        message = (
-            r"edges must be \(B, T - 1, L, L\) = \(4, 4, 4, 4\) to match emissions \(4, 5, 4\), got \(4, 5, 4, 4\)"
-        )
-        with pytest.raises(ShapeError, match=message):
-            make_crf().scores(make_emissions(), edges=torch.zeros(4, 5, 4, 4))
 
     @pytest.mark.parametrize("shape", [(3, 1), (3, 0), (0, 4), (0, 0)])
     @ORDERS

@@ -235,22 +235,6 @@ def test_packing_puts_first_tokens_first_and_knows_the_way_back(lengths: list[in
     assert batch_sizes.tolist() == [sum(length > t for length in lengths) for t in range(max(lengths))]
 
 
-@settings(max_examples=20, deadline=None)
-@given(lengths_of_batches, st.integers(1, 2))
-def test_each_sentence_gets_what_it_gets_alone(lengths: list[int], layers: int) -> None:
-    torch.manual_seed(0)
-    lstm = BiLSTM(3, 4, layers).eval()
-    flat = torch.randn(sum(lengths), 3)
-    together = lstm(flat, Packing.of(lengths))
-    assert together.shape == (sum(lengths), 4)
-    for own, alone in zip(together.split(lengths), flat.split(lengths), strict=True):
-        if len(alone):
-            wanted = alone
-            for layer in lstm.layers:
-                wanted = layer(wanted)[0]
-            torch.testing.assert_close(own, wanted)
-
-
 def test_forget_gates_are_open_at_first() -> None:
     bias = BiLSTM(2, 6).layers[0].bias_ih_l0
     assert bias.tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 6

@@ -52,29 +52,12 @@ def test_half_surrogate_pairs_become_the_replacement_character_and_whole_ones_a_
     assert tokenizer([["\ud83d\ude00"]]).ids.tolist() == tokenizer([["😀"]]).ids.tolist()
 
 
-def test_a_byte_level_tokenizer_sees_words_after_a_space() -> None:
-    """With or without its own prefix space, a word is what it would be inside a sentence."""
-    plain, prefixing = byte_level(), byte_level(add_prefix_space=True)
-    expected = plain.encode(" a b", add_special_tokens=False).ids
-    for backend in (plain, prefixing):
-        assert SubwordTokenizer(backend)([["a", "b"]]).ids.tolist() == expected
-
-
 def test_truncation_and_padding_of_the_tokenizer_are_switched_off() -> None:
     backend = wordpiece()
     backend.enable_truncation(4)
     backend.enable_padding(length=8)
     subwords = SubwordTokenizer(backend)([["the"] * 50, ["a"]])
     assert subwords.lengths.tolist() == [50, 1]
-
-
-def test_special_tokens_are_found() -> None:
-    tokenizer = SubwordTokenizer(wordpiece())
-    assert (tokenizer.prefix, tokenizer.suffix) == ([2], [3])
-    assert (tokenizer.prefix_types, tokenizer.suffix_types) == ([0], [0])
-    parts = json.loads(wordpiece().to_str()) | {"post_processor": None}
-    bare = Tokenizer.from_str(json.dumps(parts))
-    assert SubwordTokenizer(bare).prefix == SubwordTokenizer(bare).suffix == []
 
 
 def test_selection() -> None:

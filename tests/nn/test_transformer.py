@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from tests.nn.tiny import LETTERS, bert, bert_encoder, roberta_encoder
 from trellis.errors import ConfigError
-from trellis.nn.subwords import WordPooling
 from trellis.nn.transformer import TransformerEncoder, set_precision
 
 Make = Callable[..., TransformerEncoder]
@@ -206,31 +205,6 @@ def test_checkpointing_changes_memory_and_not_gradients() -> None:
         gradients.append([p.grad for p in encoder.parameters()])
     for plain, twice in zip(*gradients, strict=True):
         torch.testing.assert_close(plain, twice)
-
-
-def test_it_learns() -> None:
-    """The last letter of each word is told from features by a linear layer, encoder and all."""
-    torch.manual_seed(0)
-    encoder = bert_encoder(pooling="last").train()
-    head = torch.nn.Linear(encoder.output_size, 2)
-    sentences = [words for words in sentences_of(30, 6, seed=1) if words]
-    batch = encoder.batch(encoder.encode(sentences))
-    gold = torch.tensor([int(word[-1] < "n") for words in sentences for word in words])
-    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
-    for _ in range(40):
-        features, mask = encoder(batch)
-        loss = torch.nn.functional.cross_entropy(head(features[mask]), gold)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    features, mask = encoder.eval()(batch)
-    assert (head(features[mask]).argmax(1) == gold).float().mean() > 0.97
-
-
-def test_pooling_is_the_module_s_own() -> None:
-    assert isinstance(bert_encoder(pooling="max").pooling, WordPooling)
-    assert bert_encoder(pooling="max").pooling.how == "max"
-    assert bert_encoder().output_size == 16
 
 
 @pytest.mark.parametrize(

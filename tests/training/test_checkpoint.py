@@ -117,14 +117,6 @@ def test_unless_its_checkpoints_are_to_be_kept(path):
         begin(path)
 
 
-def test_kept_checkpoints_make_way_for_a_new_training(path):
-    folder = with_checkpoint(path)
-    folder.keep = True
-    folder.finish()
-    begin(path)
-    assert os.listdir(path) == [STATE]
-
-
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 def test_an_error_leaves_only_what_can_go_on(path, has_checkpoint):
     folder = with_checkpoint(path) if has_checkpoint else begin(path)

@@ -1,9 +1,7 @@
 """EM as a trainer sees it: on a mixture of two coins, which is no HMM."""
 
 import numpy as np
-import pytest
 
-from trellis.training import em as module
 from trellis.training.em import best_of_restarts, em
 
 HEADS = np.array([9, 8, 2, 1, 9, 3])  # of 10 throws of one of two coins
@@ -60,18 +58,6 @@ def test_a_held_out_score_chooses_before_the_loss() -> None:
     assert trained.weights[1] > trained.weights[0]
 
 
-def test_progress_and_limits() -> None:
-    seen = []
-    trained = best_of_restarts(Coins(), [np.array([0.6, 0.5])], max_iterations=3, tolerance=0.0, progress=seen.append)
-    assert [step.iteration for step in seen] == [1, 2, 3]
-    assert trained.history.reason == "max_iterations"
-
-
-def test_no_iteration_keeps_the_start() -> None:
-    trained = best_of_restarts(Coins(), [np.array([0.6, 0.5])], max_iterations=0)
-    np.testing.assert_array_equal(trained.weights, [0.6, 0.5])
-
-
 def test_an_interrupt_ends_the_restarts() -> None:
     def stop(step):
         raise KeyboardInterrupt
@@ -103,8 +89,3 @@ def test_an_interrupt_in_a_worse_restart_is_not_forgotten() -> None:
     trained = best_of_restarts(Coins(), [np.array([0.6, 0.5]), np.array([0.5, 0.5])], progress=stop, tolerance=1e-9)
     assert trained.history.reason == "interrupted"
     assert trained.weights[0] > 0.8
-
-
-def test_without_a_start_there_is_nothing_to_run() -> None:
-    with pytest.raises(AssertionError):
-        module.best_of_restarts(Coins(), [])

@@ -1,7 +1,5 @@
 """Optimizers on functions whose minimum is known, and the loop around them."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -230,15 +228,6 @@ def test_no_iterations_keep_the_start():
     trained = run(iterates([1.0]), np.array([7.0]), max_iterations=0)
     assert trained.weights[0] == 7.0
     assert trained.history == History((), "max_iterations", -1)
-
-
-def test_the_best_held_out_score_is_kept_and_patience_ends():
-    scores = iter([0.1, 0.5, 0.4, 0.5, 0.3])
-    trained = run(iterates(itertools.repeat(1.0)), np.zeros(1), validate=lambda w: next(scores), patience=3)
-    assert trained.history.reason == "early_stopping"
-    assert trained.weights[0] == 1.0
-    assert trained.history.kept == 1
-    assert len(trained.history.steps) == 5
 
 
 def test_an_interrupt_keeps_the_last_weights():

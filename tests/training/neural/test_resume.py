@@ -256,18 +256,6 @@ class TestFolder:
         with pytest.raises(ModelError, match="resume needs the folder"):
             train(Labels(), SETTINGS, resume=True)
 
-    def test_an_unfinished_training_is_not_thrown_away(self, forks, tmp_path):
-        assert forks(tmp_path, 25) == "killed"
-        before = sorted(tmp_path.glob("[!.]*"))
-        with pytest.raises(ModelError, match=r"a neural training that did not end, .*: continue it with --resume"):
-            train(Labels(), SETTINGS, folder=tmp_path)
-        assert sorted(tmp_path.glob("[!.]*")) == before
-
-    def test_a_finished_one_makes_way(self, tmp_path):
-        resumed(tmp_path)
-        train(Labels(), TrainingSettings(epochs=1), folder=tmp_path)
-        assert len(list(tmp_path.glob("checkpoint-*"))) == 1
-
     def test_a_retraining_killed_in_its_first_epoch_is_not_thrown_away(self, uninterrupted, tmp_path):
         """Where an older training came to its end, whose history.json is still there."""
         resumed(tmp_path)
