@@ -5,8 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trellis import _native
 from trellis.errors import DataError, StoreError
@@ -43,40 +41,6 @@ def test_every_form_becomes_named_values(token, expected):
     assert named(token) == expected
 
 
-def test_python_crfsuite_reads_the_same_dicts_alike():
-    import pycrfsuite
-
-    token = {"a": 1.5, "b": True, "c": "v", "e": {"x": 2, "y": "z"}, "f": ["l"], "g": {"s"}}
-    assert named(token) == pycrfsuite.ItemSequence([token]).items()[0]
-
-
-VALUES = st.one_of(
-    st.sampled_from(["", "a", "a:b", "longer than seven", "中", "\ud800", b"a"]),
-    st.booleans(),
-    st.sampled_from([0, 1, 0.0, 1.0, 0.5, -2]),
-    st.just({"x": "y"}),
-)
-DICTS = st.lists(st.dictionaries(st.sampled_from(["k", "k:a", "a", b"k", "中"]), VALUES), max_size=6)
-
-
-@given(DICTS, DICTS)
-def test_dicts_that_are_remembered_are_read_like_new_ones(first, second):
-    """An index remembers which attribute a key has with a text; one that is made anew does not."""
-
-    def read(index, tokens, grow):
-        data = GivenExtractor().compile([tokens], index, grow=grow)
-        return [[(index.name(a), v) for a, v in data.token_attributes(i)] for i in range(len(tokens))]
-
-    used, fixed = AttributeIndex(), AttributeIndex()
-    once = read(used, first, grow=True)
-    assert read(used, first, grow=True) == once
-    assert read(used, second, grow=False) == read(
-        AttributeIndex.from_stored(Stored.of("x", "test", {}, used.arrays())), second, grow=False
-    )
-    assert read(fixed, second, grow=False) == [[] for _ in second]
-    assert read(fixed, second, grow=True) == read(AttributeIndex(), second, grow=True)
-
-
 def test_more_keys_than_are_remembered():
     tokens = [{f"key{i}": "a", f"other{i}": True} for i in range(3000)] * 2
     index = AttributeIndex()
@@ -96,12 +60,6 @@ def test_a_value_that_reads_other_features_with_the_same_index():
     token = {"a": "b", "k": Reading(), "c": "d"}
     data = GivenExtractor().compile([[token]], index, grow=True)
     assert [(index.name(a), v) for a, v in data.token_attributes(0)] == [("a:b", 1.0), ("k", 2.0), ("c:d", 1.0)]
-
-
-def test_a_feature_given_twice_counts_twice():
-    index = AttributeIndex()
-    data = GivenExtractor().compile([[["a", "a"]]], index, grow=True)
-    assert data.token_attributes(0) == [(0, 1.0), (0, 1.0)]
 
 
 @pytest.mark.parametrize(

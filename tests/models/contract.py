@@ -6,7 +6,6 @@ promises of `trellis.models.tagger` are checked for that family.
             return CRF(features="ner", **options)
 """
 
-import dataclasses
 import inspect
 import itertools
 import os
@@ -22,7 +21,6 @@ from trellis.errors import (
     DataWarning,
     ModelError,
     NotFittedError,
-    StoreError,
     TagError,
     TrellisError,
 )
@@ -176,13 +174,6 @@ class TaggerContract:
         assert again.predict(X) == model.predict(X)
         np.testing.assert_array_equal(again.chain_scores(X).emissions, model.chain_scores(X).emissions)
 
-    def test_a_damaged_file_is_refused(self, model, tmp_path):
-        model.save(tmp_path / "m")
-        whole = (tmp_path / "m").read_bytes()
-        (tmp_path / "m").write_bytes(whole[:-20])
-        with pytest.raises(StoreError, match="truncated"):
-            type(model).load(tmp_path / "m")
-
     def test_pickled_models_answer_alike(self, model):
         again = pickle.loads(pickle.dumps(model))
         assert again.predict([["Anna", "Rome"]]) == model.predict([["Anna", "Rome"]])
@@ -211,14 +202,6 @@ class TaggerContract:
             type(model)(schema="bio")
         with pytest.raises(ConfigError, match="'scheme__x' does not exist: 'scheme' is not a section"):
             self.make().set_params(scheme__x=1)
-
-    def test_scikit_learns_clone_keeps_every_setting(self, model):
-        import sklearn.base as sklearn
-
-        copy = sklearn.clone(model)
-        assert copy.get_params() == model.get_params()
-        with pytest.raises(ModelError, match="not fitted"):
-            copy.predict([["a"]])
 
     def test_scikit_learns_pipelines_and_searches_run(self):
         import sklearn.model_selection as search
@@ -277,13 +260,6 @@ class TaggerContract:
         view = model.trellis("Anna met Rome", k=2)
         np.testing.assert_array_equal(view.probabilities, model.marginals([["Anna", "met", "Rome"]])[0])
         assert list(view.paths) == model.kbest([["Anna", "met", "Rome"]], 2)[0]
-
-    def test_settings_can_be_changed_and_mistyped_ones_are_named(self):
-        model = self.make()
-        name = dataclasses.fields(model.config)[0].name
-        assert model.set_params(**{name: getattr(model.config, name)}) is model
-        with pytest.raises(TrellisError, match="has no setting"):
-            self.make(no_such_setting=1)
 
     def test_what_comes_before_fit_is_an_error(self):
         for ask in (lambda m: m.predict([["a"]]), lambda m: m.save("nowhere"), lambda m: m.labels_):

@@ -184,31 +184,29 @@ class TestResuming:
         with pytest.raises(ModelError, match=message):
             neural()[0].fit(None, folder=tmp_path)
 
-    def test_it_goes_on_to_the_same_model_and_leaves_no_checkpoint(self, tmp_path):
-        neural()[0].fit(TRAIN, folder=tmp_path / "whole")
-        self.killed(tmp_path / "killed")
-        neural()[0].fit(TRAIN, folder=tmp_path / "killed", resume=True)
+    @MAKERS
+    def test_it_goes_on_to_the_same_model_and_leaves_no_checkpoint(self, make, tmp_path):
+        often = {} if make is neural else {"checkpoint_seconds": 0.0}
+        data = make()[1]
+        make(**often)[0].fit(*data, folder=tmp_path / "whole")
+        with pytest.raises(KilledError):
+            make(**often)[0].fit(*data, folder=tmp_path / "killed", progress=killed_at(3))
+        with pytest.raises(ModelError, match="did not end"):
+            make()[0].fit(*data, folder=tmp_path / "killed")
+        make(**often)[0].fit(*data, folder=tmp_path / "killed", resume=True)
         assert self.bytes_of(tmp_path / "killed") == self.bytes_of(tmp_path / "whole")
         assert sorted(os.listdir(tmp_path / "killed")) == WHOLE
 
-    @pytest.mark.parametrize("make", [crf, hmm])
-    def test_families_that_learn_by_iterations_resume_as_well(self, make, tmp_path):
-        make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "whole")
-        with pytest.raises(KilledError):
-            make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "killed", progress=killed_at(3))
-        with pytest.raises(ModelError, match="did not end"):
-            make()[0].fit(*make()[1], folder=tmp_path / "killed")
-        make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "killed", resume=True)
-        assert self.bytes_of(tmp_path / "killed") == self.bytes_of(tmp_path / "whole")
-
-    @pytest.mark.parametrize("make", [crf, hmm])
-    def test_an_interruption_before_the_first_checkpoint_is_due_can_be_resumed(self, make, tmp_path):
-        make()[0].fit(*make()[1], folder=tmp_path / "whole")
-        make()[0].fit(*make()[1], folder=tmp_path / "one", progress=Interrupted(3))
+    @MAKERS
+    def test_an_interrupted_one_has_a_model_and_goes_on(self, make, tmp_path):
+        """Also before the first checkpoint is due."""
+        data = make()[1]
+        make()[0].fit(*data, folder=tmp_path / "whole")
+        make()[0].fit(*data, folder=tmp_path / "one", progress=Interrupted(3))
         assert load(tmp_path / "one").labels_
         with pytest.raises(ModelError, match="did not end"):
-            make()[0].fit(*make()[1], folder=tmp_path / "one")
-        make()[0].fit(*make()[1], folder=tmp_path / "one", resume=True)
+            make()[0].fit(*data, folder=tmp_path / "one")
+        make()[0].fit(*data, folder=tmp_path / "one", resume=True)
         assert self.bytes_of(tmp_path / "one") == self.bytes_of(tmp_path / "whole")
 
     @pytest.mark.parametrize("algorithm", ["sgd", "ap", "pa", "arow"])
@@ -234,13 +232,6 @@ class TestResuming:
     def test_there_must_be_a_folder_to_resume_from(self):
         with pytest.raises(ModelError, match="resume needs the folder"):
             CRF().fit(TRAIN, resume=True)
-
-    def test_an_interrupted_one_has_a_model_and_goes_on(self, tmp_path):
-        neural()[0].fit(TRAIN, folder=tmp_path / "whole")
-        neural()[0].fit(TRAIN, folder=tmp_path / "one", progress=Interrupted(2))
-        assert load(tmp_path / "one").labels_
-        neural()[0].fit(TRAIN, folder=tmp_path / "one", resume=True)
-        assert self.bytes_of(tmp_path / "one") == self.bytes_of(tmp_path / "whole")
 
     def test_a_training_that_ended_without_its_model_being_saved_is_not_lost(self, tmp_path, monkeypatch):
         neural()[0].fit(TRAIN, folder=tmp_path / "whole")

@@ -102,13 +102,6 @@ def test_fitting_again_forgets_the_first_time(tagger: Tagger[Any]) -> None:
     assert set(tagger.classes_) == {label for own in y for label in own} | {"I-PER", "I-LOC"}
 
 
-def test_answers_depend_neither_on_the_order_nor_on_the_batch(tagger: Tagger[Any]) -> None:
-    X, y = data()
-    found = tagger.fit(X, y).predict(X)
-    assert tagger.predict(X[::-1]) == found[::-1]
-    assert [tagger.predict([words])[0] for words in X] == found
-
-
 @pytest.mark.parametrize("form", ["object array", "arrays of strings", "tuples", "series"])
 def test_sentences_and_labels_may_be_any_sequences(tagger: Tagger[Any], form: str) -> None:
     X, y = data()

@@ -195,6 +195,30 @@ def test_symbols_are_distinct(refusal: Any) -> None:
         ("bilstm-crf", "weights.foreign", lambda _: np.ones(3, np.float32), "has no place in the network"),
         ("transformer-crf", "transformer.model.foreign", lambda _: np.ones(3, np.float32), "has no place"),
         ("transformer-crf", "transformer.pooling.scale", lambda a: a.astype(np.float64), "must be float32"),
+        *(
+            ("crf-templates", *row)
+            for row in [
+                ("transitions", lambda a: a[1:], "'transitions' must have the shape ("),
+                ("transitions", lambda a: a * np.nan, "'transitions' must be finite or -inf, got nan at"),
+                ("start", lambda a: np.full_like(a, np.inf), "'start' must be finite or -inf, got inf at"),
+                ("weighted", lambda a: a + 1, "'weighted' must lie in 0..1, got 2 at"),
+                ("pair_weights", lambda a: a[1:], "'pair_weights' must have the shape"),
+                ("pair_weights", lambda a: a * np.inf, "'pair_weights' must be finite, got "),
+                # Each of these was a crash: numbers converted, differences that overflow, and rows taken for items.
+                ("pair_labels", lambda a: a + 100, "'pair_labels' must lie in 0.."),
+                ("pair_labels", lambda a: np.full(len(a), -1), "'pair_labels' must be uint8 or uint16, got int64"),
+                ("pair_counts", lambda a: a[1:], "'pair_counts' must have the shape"),
+                ("pair_counts", lambda a: a.reshape(1, -1), "'pair_counts' must have the shape"),
+                ("pair_counts", lambda a: a + 1, "'pair_counts' must add up to"),
+                ("pair_counts", lambda a: np.full(len(a), 2**32 - 1, np.uint32), "'pair_counts' must add up to"),
+                ("attributes", lambda a: a[1:], "'attributes.lengths' must add up to"),
+                ("attributes", lambda a: np.full_like(a, 255), "must be attributes of its templates, and number 0 is"),
+                ("attributes.lengths", lambda a: a.astype(float), "must be uint8 or uint16 or uint32, got float64"),
+                ("attributes.lengths", lambda a: np.full(len(a), 2**32 - 1, np.uint32), "lengths' must add up to"),
+                ("values.counts", lambda a: a + 1, "must count as many values as there are"),
+                ("values.counts", lambda a: a[:-1], "must count as many values as there are"),
+            ]
+        ),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(refusal: Any, family: str, name: str, change: Any, problem: str) -> None:

@@ -7,7 +7,8 @@ import pytest
 import sklearn_crfsuite as original
 
 from tests.models.contract import TRAIN
-from tests.models.crf import test_edges, test_order_2
+from tests.models.crf import oracle
+from tests.models.crf.oracle import EDGES, PLAIN, named, path_score
 from tests.models.crf.test_training import make_data, objective_of, perceptron_step
 from trellis.compat import sklearn_crfsuite as compat
 from trellis.errors import ConfigError, ModelError
@@ -73,28 +74,20 @@ def test_a_pass_of_arow_moves_as_its_formula_says() -> None:
     np.testing.assert_allclose([next(iterates) for _ in range(2)][-1].weights, along[-1], atol=1e-9)
 
 
-def by_edges():
-    data = test_edges.make_data(sentences=6)
-    objective = test_edges.objective_of(*data)
-    return data, objective, lambda w: test_edges.named(objective, w), test_edges.path_score
+@pytest.mark.parametrize(("text", "pairs"), [(EDGES, None), (PLAIN, 4)], ids=["steps", "order 2"])
+def test_arow_with_edges_or_pairs_of_labels_moves_by_an_enumeration(text, pairs) -> None:
+    sentences, gold = oracle.make_data(sentences=6)
+    objective = oracle.objective_of(sentences, gold, text, pairs=pairs)
 
+    def by_name(w):
+        return named(objective.parameters(w), objective.states.names)
 
-def by_order_2():
-    data = test_order_2.make_data(sentences=6)
-    objective = test_order_2.objective_of(*data)
-    names = objective.states.names
-    return data, objective, lambda w: test_order_2.named(objective.parameters(w), names), test_order_2.path_score
-
-
-@pytest.mark.parametrize("make", [by_edges, by_order_2])
-def test_arow_with_edges_or_pairs_of_labels_moves_by_an_enumeration(make) -> None:
-    (sentences, gold), objective, named, path_score = make()
     start = np.random.default_rng(1).normal(size=objective.size)  # no ties: the chain settles them by state
     w, variances = start, np.full(objective.size, 0.5)
-    units = [named(unit) for unit in np.eye(objective.size)]
+    units = [by_name(unit) for unit in np.eye(objective.size)]
     for i in np.random.default_rng(3).permutation(len(sentences)):
-        x, right, weights = sentences[i], tuple(gold[i]), named(w)
-        best = max(itertools.product(test_edges.LABELS, repeat=len(x)), key=lambda path: path_score(weights, x, path))
+        x, right, weights = sentences[i], tuple(gold[i]), by_name(w)
+        best = max(itertools.product(oracle.LABELS, repeat=len(x)), key=lambda path: path_score(weights, x, path))
         f = np.array([path_score(unit, x, right) - path_score(unit, x, best) for unit in units])
         wrong = sum(a != b for a, b in zip(best, right, strict=True))
         if wrong:

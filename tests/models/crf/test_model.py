@@ -1,15 +1,12 @@
 """What a CRF can be asked: explanations that add up, feature and transition tables, names, files."""
 
-import pickle
-
 import numpy as np
 import pytest
 
 from tests.models.contract import TRAIN
 from trellis import store
-from trellis.errors import ConfigError, DataError, ModelError, StoreError, TagError, TemplateError
+from trellis.errors import ConfigError, DataError, ModelError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf.model import Observed
 from trellis.text import Sentence
 
 
@@ -113,24 +110,6 @@ def test_tagged_sentences_keep_what_they_had(model):
     assert (tagged.text, tagged.offsets, len(tagged.tags)) == ("Rome!", ((0, 4), (4, 5)), 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
-        ("pair_labels", lambda a: a + 100, r"the array 'pair_labels' must lie in 0..8, got 10. at \[0\]"),
-        ("pair_counts", lambda a: a[1:], "the array 'pair_counts' must have the shape"),
-        ("pair_counts", lambda a: a[::1] + 1, "the array 'pair_counts' must add up to"),
-        ("attributes", lambda a: a[1:], "the array 'attributes.lengths' must add up to"),
-    ],
-)
-def test_counts_and_labels_that_do_not_fit_each_other_are_refused(model, tmp_path, name, change, message):
-    model.save(tmp_path / "m")
-    stored = store.load(tmp_path / "m")
-    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
-    with pytest.raises(StoreError, match=message):
-        CRF.load(tmp_path / "bad")
-
-
 def test_a_model_trained_in_single_precision_is_pruned_and_keeps_single_weights(tmp_path):
     whole, single = (CRF(features="ner", precision=one).fit(TRAIN) for one in ("double", "single"))
     assert (whole.settings_.prune, single.settings_.prune) == (0.0, 1e-3)
@@ -148,85 +127,6 @@ def test_how_much_is_pruned_is_a_setting():
     for wrong in (-0.1, 1.0, float("nan")):
         with pytest.raises(ConfigError, match="prune must be at least 0 and below 1"):
             CRF(prune=wrong)
-
-
-def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
-    model.save(tmp_path / "m")
-    stored = store.load(tmp_path / "m")
-    for name, change, message in [
-        ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(9, 9\), got \(8, 9\)"),
-        ("transitions", lambda a: a * np.nan, "the array 'transitions' must be finite or -inf, got nan at"),
-        ("start", lambda a: -a, "the array 'start' must be finite or -inf, got inf at"),
-        ("weighted", lambda a: a + 1, "the array 'weighted' must lie in 0..1, got 2 at"),
-        ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
-        ("pair_weights", lambda a: a * np.inf, "the array 'pair_weights' must be finite, got -?inf at"),
-    ]:
-        changed = stored.arrays | {name: change(stored.arrays[name])}
-        store.save(tmp_path / "bad", "crf", stored.manifest.values, changed)
-        with pytest.raises(StoreError, match=message):
-            CRF.load(tmp_path / "bad")
-    rest = {name: array for name, array in stored.arrays.items() if name != "start"}
-    store.save(tmp_path / "bad", "crf", stored.manifest.values, rest)
-    with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(9\)"):
-        CRF.load(tmp_path / "bad")
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("pair_labels", lambda a: np.full(len(a), -1), "the array 'pair_labels' must be uint8 or uint16, got int64"),
-        ("pair_counts", lambda a: a.reshape(1, -1), "the array 'pair_counts' must have the shape"),
-        (
-            "pair_counts",
-            lambda a: np.full(len(a), 2**32 - 1, dtype=np.uint32),
-            "the array 'pair_counts' must add up to",
-        ),
-        (
-            "attributes.lengths",
-            lambda a: a.astype(np.float64),
-            "the array 'attributes.lengths' must be uint8 or uint16 or uint32, got float64",
-        ),
-        ("attributes.lengths", lambda a: np.full(len(a), 2**32 - 1, dtype=np.uint32), "lengths' must add up to"),
-        ("attributes", lambda a: np.full_like(a, 255), "must be attributes of its templates, and number 0 is none"),
-        ("values.counts", lambda a: a + 1, "must count as many values as there are"),
-        ("values.counts", lambda a: a[:-1], "must count as many values as there are"),
-    ],
-)
-def test_arrays_that_would_have_native_code_look_outside_are_refused(model, tmp_path, name, change, message):
-    """Each was a crash: numbers converted, differences that overflow, and rows taken for items."""
-    model.save(tmp_path / "m")
-    stored = store.load(tmp_path / "m")
-    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
-    with pytest.raises(StoreError, match=message):
-        CRF.load(tmp_path / "bad")
-
-
-def test_models_of_another_kind_are_refused(tmp_path):
-    store.save(tmp_path / "x", "horse", {}, {})
-    from trellis import models
-
-    with pytest.raises(StoreError, match="kind 'horse', expected 'crf'"):
-        CRF.load(tmp_path / "x")
-    with pytest.raises(StoreError, match="unknown kind 'horse'"):
-        models.load(tmp_path / "x")
-
-
-def test_scores_do_not_depend_on_what_was_tagged_before():
-    """The model remembers words and pairs, and forgets them when they are many: 200 labels make that soon."""
-    labels = [f"t{i}" for i in range(200)]
-    X = [["w" + label, "and", label] for label in labels]
-    y = [[label, "t0", label] for label in labels]
-    fitted = CRF(features="pos", max_iterations=3).fit(X, y)
-    fresh = pickle.loads(pickle.dumps(fitted))
-    random = np.random.default_rng(0)
-    many = [[f"{a}{b}" for a, b in random.choice(["and", *labels], (20, 2))] for _ in range(600)]
-    few = [*X[:20], many[3]]
-    expected = fresh.chain_scores(few).emissions
-    for before in ([], many, many[:5], few):
-        fitted.chain_scores(before)
-        np.testing.assert_array_equal(fitted.chain_scores(few).emissions, expected)
-    compiled = fitted._extractor().compile(few, fitted.parameters_.index, grow=False)
-    np.testing.assert_allclose(Observed(compiled).scores(fitted.parameters_).emissions, expected, atol=1e-12)
 
 
 class TestMemory:

@@ -79,23 +79,6 @@ class Reference:
         return total
 
 
-@pytest.mark.parametrize("single", [False, True])
-def test_gradient_against_finite_differences(single):
-    X, y = make_data()
-    objective = objective_of(X, y, c2=0.3, single=single)
-    w = np.random.default_rng(1).normal(size=objective.size)
-    g = np.empty_like(w)
-    objective.evaluate(w, g)
-    exact = objective_of(X, y, c2=0.3)
-    step, scratch = 1e-6, np.empty_like(w)
-    for i in range(objective.size):
-        up, down = w.copy(), w.copy()
-        up[i] += step
-        down[i] -= step
-        slope = (exact.evaluate(up, scratch) - exact.evaluate(down, scratch)) / (2 * step)
-        assert g[i] == pytest.approx(slope, rel=1e-6, abs=1e-5 if single else 1e-7)
-
-
 def test_loss_and_weights_against_a_scipy_only_reference():
     X, y = make_data(sentences=8)
     settings = {"features": "ready", "scheme": "plain", "constraints": False, "all_possible_states": True}
@@ -134,42 +117,6 @@ def test_label_weights_of_one_change_nothing_and_larger_ones_raise_recall():
         CRF(label_weights={"A": -1.0}, **settings).fit(X, y)
 
 
-def test_gradient_with_label_and_sentence_weights():
-    X, y = make_data()
-    tokens = sum(map(len, y))
-    random = np.random.default_rng(5)
-    options = {"token_weights": random.uniform(0, 2, tokens), "sentence_weights": random.uniform(0, 2, len(X))}
-    check_gradient(objective_of(X, y, **options))
-
-
-def test_partial_labels_have_the_likelihood_of_all_their_paths():
-    X, y = make_data(sentences=5)
-    partial = [
-        [None if t % 3 == 0 else {"A", label} if t % 3 == 1 else label for t, label in enumerate(own)] for own in y
-    ]
-    partial[0] = y[0]
-    objective = objective_of(X, partial, all_states=True)
-    check_gradient(objective)
-    w = np.random.default_rng(2).normal(size=objective.size)
-    loss = objective.evaluate(w, np.empty_like(w))
-    total = 0.0
-    for x, own in zip(X, partial, strict=True):
-        options = [LABELS if label is None else [label] if isinstance(label, str) else sorted(label) for label in own]
-        total += partial_loss(objective, w, x, options)
-    assert loss == pytest.approx(total, rel=1e-9)
-
-
-def partial_loss(objective, w, x, options):
-    """-log of the summed probabilities of the paths that the options leave, enumerated."""
-    p = objective.parameters(w)
-    compiled = GivenExtractor().compile([x], objective.index, grow=False)
-    scores = Observed(compiled).scores(p)
-    log_z = scores.log_partition()[0]
-    labels = objective.states.tags.labels
-    paths = [[labels.index(label) for label in path] for path in itertools.product(*options)]
-    return log_z - logsumexp([scores.score(path)[0] for path in paths])
-
-
 def test_partial_labels_teach_what_they_say():
     X = [["a", "b", "c"]] * 4
     y = [["O", None, "O"], [None, "B-X", None], ["O", {"B-X", "O"}, None], [None, None, None]]
@@ -180,29 +127,6 @@ def test_partial_labels_teach_what_they_say():
     for algorithm in ("sgd", "ap"):
         model = CRF(features="ner", algorithm=algorithm, c2=0.01).fit(X, y)
         assert model.predict(X[:1]) == [["O", "B-X", "O"]]
-
-
-@pytest.mark.parametrize("kind", ["partial", "token weights", "sentence weights"])
-def test_a_step_of_sgd_over_all_sentences_is_a_step_down_the_gradient(kind):
-    X, y = make_data(sentences=6)
-    tokens, rate, c2 = sum(map(len, X)), 0.1, 0.3
-    random = np.random.default_rng(5)
-    options = {
-        "partial": {},
-        "token weights": {"token_weights": random.uniform(0.5, 2.0, tokens)},
-        "sentence weights": {"sentence_weights": random.uniform(0.5, 2.0, len(X))},
-    }[kind]
-    if kind == "partial":
-        y = [[None if t % 3 == 0 else {"A", label} for t, label in enumerate(own)] for own in y]
-    objective = objective_of(X, y, all_states=True, c2=c2, **options)
-    w = random.normal(size=objective.size)
-    g = np.empty_like(w)
-    loss = objective.evaluate(w, g)
-    order = random.permutation(len(X))
-    descent = Descent(w.copy(), rate, batch=len(X))
-    assert objective.descend(order, descent) == pytest.approx(loss, rel=1e-12)
-    np.testing.assert_allclose(descent.fold(), w - rate * g / len(X), rtol=1e-9, atol=1e-12)
-    assert objective.loss_of(order, w) == pytest.approx(loss / len(X), rel=1e-12)
 
 
 def test_the_perceptron_learns_from_the_best_of_the_allowed_paths():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from trellis.errors import ConfigError, ModelError, NoPathError
 from trellis.models.hmm import HMM
-from trellis.tags import Span
 from trellis.text import Sentence
 
 LABELS = ("a", "b", "c")
@@ -122,26 +121,6 @@ BIO = [
         ("a a", "B-X B-X"),
     ]
 ]
-
-
-@pytest.mark.parametrize("pairs", [3, 300])
-def test_spans_are_sums_over_paths_that_the_scheme_allows(pairs) -> None:
-    model = HMM(order=2, pairs=pairs).fit(BIO)
-    x = ["a", "b", "a", "c"]
-    paths = list(itertools.product(model.labels_, repeat=4))
-    share = dict(zip(paths, model.sequence_probabilities([x] * len(paths), paths), strict=True))
-    assert sum(share.values()) == pytest.approx(1.0)
-    for path, p in share.items():
-        broken = any(own[0] == "I" and last[1:] != own[1:] for last, own in itertools.pairwise(["O", *path]))
-        assert not (broken and p > 0)
-    spans = [Span(0, 1, "X"), Span(0, 2, "X"), Span(1, 3, "X"), Span(2, 4, "Y"), Span(3, 4, "X")]
-    found = model.span_probabilities([["c"], x], [[], spans])
-    assert found[0] == []
-    for span, p in ((one.span, one.probability) for one in found[1]):
-        wanted = [f"B-{span.label}", *[f"I-{span.label}"] * (span.end - span.start - 1)]
-        goes_on = (f"I-{span.label}",)
-        keeps = (y for y in paths if [*y[span.start : span.end]] == wanted and y[span.end :][:1] != goes_on)
-        assert p == pytest.approx(sum(share[y] for y in keeps), abs=1e-12)
 
 
 # the first label comes back two places later, whatever is between: no chain of order 1 can see that

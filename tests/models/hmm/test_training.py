@@ -5,12 +5,8 @@ import pytest
 
 from tests.models.hmm.oracle import expected_counts
 from trellis.errors import DataError, ModelError, NoPathError
-from trellis.models.hmm.expectation import HMMObjective
 from trellis.models.hmm.model import HMM
-from trellis.models.hmm.probabilities import Probabilities
-from trellis.tags import AllowedTransitions
 from trellis.text import Sentence
-from trellis.training.em import best_of_restarts
 
 X = [["the", "dog", "barks"], ["the", "cat"], ["dogs", "bark", "the", "cat"], []]
 Y = [["D", "N", "V"], ["D", "N"], ["N", "V", "D", "N"], []]
@@ -98,11 +94,6 @@ class TestCounting:
 
 
 ROLLS = [[0, 1, 1, 2, 2, 2, 0], [2, 2, 1], [0, 0, 1, 0], [1, 2, 0, 0, 0, 1]]
-LEGAL = AllowedTransitions(np.ones((2, 2), bool), np.ones(2, bool), np.ones(2, bool))
-
-
-def flat(rolls):
-    return np.concatenate(rolls), [len(own) for own in rolls]
 
 
 class TestBaumWelch:
@@ -113,19 +104,6 @@ class TestBaumWelch:
         np.testing.assert_allclose(model.start_, sums[0] / sums[0].sum())
         np.testing.assert_allclose(model.transitions_, sums[1] / sums[1].sum(axis=1, keepdims=True))
         np.testing.assert_allclose(model.emissions_, sums[2] / sums[2].sum(axis=1, keepdims=True))
-
-    def test_no_labels_at_all_is_plain_baum_welch(self) -> None:
-        model = HMM(states=2, seed=3, restarts=2, max_iterations=20).fit_unlabelled(ROLLS)
-        objective = HMMObjective(*flat(_renumbered(model.symbols_)), 2, 3)
-        starts = [Probabilities.random(2, 3, np.random.default_rng([3, i]), LEGAL).flat() for i in range(2)]
-        trained = best_of_restarts(objective, starts, tolerance=1e-5, max_iterations=20)
-        p = Probabilities.from_flat(trained.weights, 2)
-        np.testing.assert_array_equal(model.transitions_, p.transitions)
-        np.testing.assert_array_equal(model.emissions_, p.emissions.T)
-        assert model.labels_ == ("0", "1")
-        assert model.history_.loss == pytest.approx(-model.log_likelihood(ROLLS).sum())
-        losses = [step.loss for step in model.history_.steps]
-        assert losses == sorted(losses, reverse=True)
 
     def test_more_restarts_are_never_worse(self) -> None:
         losses = [HMM(states=2, restarts=n, tolerance=1e-9).fit_unlabelled(ROLLS).history_.loss for n in (1, 8)]
@@ -152,10 +130,6 @@ class TestBaumWelch:
     def test_without_labels_the_number_of_states_must_be_given(self) -> None:
         with pytest.raises(ModelError, match="set `states`"):
             HMM().fit_unlabelled(ROLLS)
-
-
-def _renumbered(symbols):
-    return [[symbols.index(o) for o in own] for own in ROLLS]
 
 
 class TestBetween:

@@ -28,19 +28,6 @@ class TestBiLSTMCRF(NeuralContract):
     def make(self, **options):
         return NeuralTagger(**TINY, **options)
 
-    def test_settings_inside_sections_can_be_searched(self):
-        import sklearn.model_selection as sklearn
-
-        tagger = self.make()
-        assert tagger.get_params()["training__epochs"] == 30
-        assert tagger.get_params()["encoder__words__size"] == 16
-        tagger.set_params(training__epochs=2, encoder__words__size=4)
-        assert (tagger.config.training.epochs, tagger.config.encoder.words.size) == (2, 4)
-        assert tagger.config.training.batch_size == 2
-        X, y = [list(s.tokens) for s in TRAIN], [list(s.tags) for s in TRAIN]
-        search = sklearn.GridSearchCV(tagger, {"training__epochs": [1, 25]}, cv=[(range(len(X)), range(len(X)))])
-        assert search.fit(X, y).best_params_ == {"training__epochs": 25}
-
 
 class TestSemiCRF(NeuralContract):
     """Whole spans are learned, and everything else is as with every head."""

@@ -444,10 +444,6 @@ class TestResuming:
         assert self.run(tmp_path / "two", out) == 0
         assert out.read_bytes() == whole.read_bytes()
 
-    def test_resume_needs_a_folder(self):
-        with pytest.raises(ModelError, match="resume needs the folder"):
-            tiny().fit(TRAIN, resume=True)
-
 
 def test_one_sentence_stays_on_the_calling_thread():
     model = tiny().fit(TRAIN)
