@@ -77,10 +77,11 @@ class BodyReader:
         check_type(request, JSON)
         most = self._limits.body_bytes
         length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length[:20]) > most:
+        expected = int(length[:20]) if length.isdecimal() else None
+        if expected is not None and expected > most:
             raise await _too_large(request.receive, most)
         pieces, size, more = [], 0, True
-        while more:
+        while more and size != expected:  # that nothing more comes would be a message of its own
             try:
                 piece, more = piece_of(await request.receive())
             except ClientDisconnect:
