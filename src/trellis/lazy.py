@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar, overload
 
@@ -16,7 +17,9 @@ def lazily(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], 
     def find(name: str) -> Any:
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(home_of[name]), name)
+        value = getattr(importlib.import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)  # from now on found without asking here
+        return value
 
     return find
 

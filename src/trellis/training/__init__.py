@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trellis.training.history import DevScores, History, Iterate, LiveLine, Progress, Reason, Step, read_history
-from trellis.training.lbfgs import Objective, lbfgs
+from trellis.training.lbfgs import Objective, lbfgs, owlqn, pseudo_gradient
 from trellis.training.loop import Resumption, Trained, TrainingState, retry_on_interrupt, run
 from trellis.training.online import (
     Descent,
@@ -13,7 +13,6 @@ from trellis.training.online import (
     averaged_perceptron,
     sgd,
 )
-from trellis.training.owlqn import owlqn, pseudo_gradient
 
 __all__ = [
     "Descent",

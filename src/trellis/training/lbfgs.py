@@ -1,4 +1,4 @@
-"""L-BFGS: descent along -H g, for losses that are smooth (L2 regularisation is).
+"""L-BFGS: descent along -H g, for losses that are smooth (L2 regularisation is), and OWL-QN for those with an L1 term.
 
 Defaults and stopping tests are CRFsuite's (libLBFGS): stop when ``|g| < epsilon max(1, |w|)``, or when the loss fell
 by less than `delta` of itself over the last `period` iterations.
@@ -15,6 +15,13 @@ A step length satisfies the strong Wolfe conditions:
     |f'(t)| <= 0.9 |f'(0)|              and the slope flattens enough
 
 Steps grow until a bracket is found; inside it, cubic interpolation kept away from the bracket's ends.
+
+OWL-QN (Andrew and Gao, 2007) is L-BFGS for a smooth loss f plus ``c1 |w|_1``, which makes weights exactly zero. Each
+step stays in one orthant, where the L1 term is linear: weights keep their sign or become zero, and a weight at zero
+takes the sign that descends. Curvature is learned from the smooth part only.
+
+    pseudo-gradient of F = f + c1 |w|:   g + c1 sign(w)      where w is not 0
+                                         g + c1 if g < -c1,  g - c1 if g > c1,  else 0     where it is
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ from trellis.arrays import Arrays, Float32Array, FloatArray
 from trellis.store import Stored
 from trellis.training.history import Iterate, Reason
 
-DECREASE, _CURVATURE = 1e-4, 0.9
+_DECREASE, _CURVATURE = 1e-4, 0.9
 
 
 class Objective(Protocol):
@@ -66,7 +73,7 @@ def lbfgs(
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(g, memory)
     if state is not None:
-        restore(state, hessian, test)
+        _restore(state, hessian, test)
     length = hessian.length
     step = 1.0 / length if length and state is None else 1.0
 
@@ -83,7 +90,7 @@ def lbfgs(
         hessian.update(x_next, x, g_next, g, g_next)
         x, x_next, g, g_next = x_next, x, g_next, g
         loss, length, step = trial.loss, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, x), lambda: state_of(hessian, test))
+        yield Iterate(x, loss, length, test.check(loss, length, x), lambda: _state_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
 
 
@@ -104,13 +111,13 @@ class StoppingTest:
         return None
 
 
-def state_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
+def _state_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
     """The knowledge of a quasi-Newton method besides its weights, until the next iteration."""
     return {**hessian.arrays(), "losses": np.array(test.losses)}
 
 
-def restore(state: Stored, hessian: InverseHessian, test: StoppingTest) -> None:
-    """The inverse of `state_of`."""
+def _restore(state: Stored, hessian: InverseHessian, test: StoppingTest) -> None:
+    """The inverse of `_state_of`."""
     hessian.restore(state)
     test.losses.clear()  # of the loss at the start, which is the last of those that were saved
     test.losses.extend(state.array("losses", np.float64, (None,)).tolist())
@@ -215,7 +222,7 @@ def wolfe(
     low, high = Trial(0.0, loss, slope), None
     for _ in range(most_trials):
         trial = Trial(step, *along(step))
-        if not trial.loss <= loss + DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
+        if not trial.loss <= loss + _DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
             high = trial
         elif abs(trial.slope) <= -_CURVATURE * slope:
             return trial
@@ -240,3 +247,66 @@ def _between(low: Trial, high: Trial) -> float:
             if bottom != 0:
                 fraction = 1 - (high.slope + d2 - d1) / bottom
     return low.step + width * float(np.clip(fraction, 0.1, 0.9))
+
+
+def pseudo_gradient(weights: FloatArray, gradient: FloatArray, c1: float, out: FloatArray | None = None) -> FloatArray:
+    """The steepest way up of the loss with its L1 term, into `out` if given; all zeros exactly at the minimum."""
+    out = np.empty_like(gradient) if out is None else out
+    _native.pseudo_gradient(weights, gradient, c1, out)
+    return out
+
+
+def owlqn(
+    objective: Objective,
+    start: FloatArray,
+    *,
+    c1: float,
+    memory: int = 6,
+    epsilon: float = 1e-5,
+    delta: float = 1e-5,
+    period: int = 10,
+    max_linesearch: int = 20,
+    state: Stored | None = None,
+) -> Iterator[Iterate]:
+    """Iterates of OWL-QN from `start`; their loss includes the L1 term. See `lbfgs` for `state`."""
+    x, g = start.copy(), np.empty_like(start)
+    x_next, g_next, uphill, direction = (np.empty_like(start) for _ in range(4))
+    loss = objective.evaluate(x, g) + c1 * float(np.abs(x).sum())
+    pseudo_gradient(x, g, c1, uphill)
+    test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
+    hessian = InverseHessian(uphill, memory)
+    if state is not None:
+        _restore(state, hessian, test)
+    length = hessian.length
+    step = 1.0 / length if length and state is None else 1.0
+
+    def along(t: float) -> tuple[float, float]:
+        """The loss after a step that is cut at the border of the orthant, and its change if that were linear."""
+        size, slope = _native.step_in_orthant(x, uphill, direction, t, x_next)
+        return objective.evaluate(x_next, g_next) + c1 * size, slope
+
+    while length > 0:
+        hessian.descent(direction)
+        _native.keep_downhill(uphill, direction)
+        loss_next = _backtrack(along, loss, step, max_linesearch)
+        if loss_next is None:
+            yield Iterate(x, loss, length, "no_progress")
+            return
+        pseudo_gradient(x_next, g_next, c1, uphill)
+        hessian.update(x_next, x, g_next, g, uphill)
+        x, x_next, g, g_next = x_next, x, g_next, g
+        loss, length, step = loss_next, hessian.length, 1.0
+        yield Iterate(x, loss, length, test.check(loss, length, x), lambda: _state_of(hessian, test))
+    yield Iterate(x, loss, length, "converged")
+
+
+def _backtrack(
+    along: Callable[[float], tuple[float, float]], loss: float, step: float, most_trials: int
+) -> float | None:
+    """The loss of the first of shorter and shorter steps that lowers it enough."""
+    for _ in range(most_trials):
+        trial, slope = along(step)
+        if trial <= loss + _DECREASE * slope:
+            return trial
+        step *= 0.5
+    return None

@@ -105,12 +105,6 @@ def random_state_preserved() -> Iterator[None]:
         random.setstate(states[2])
 
 
-def _has_device() -> bool:
-    """Whether there is something that several processes can compute on together, apart from CPUs."""
-    kinds = (getattr(torch, name, None) for name in ("cuda", "xpu", "npu"))
-    return any(kind is not None and kind.is_available() for kind in kinds)
-
-
 def _accelerator(precision: str) -> Accelerator:
     mode = _MODES.get(precision)
     if precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False):
@@ -118,9 +112,11 @@ def _accelerator(precision: str) -> Accelerator:
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != (mode or "no"):
         # accelerate allows one precision per process; a second model may need another.
         AcceleratorState._reset_state(reset_partial_state=False)
+    kinds = (getattr(torch, name, None) for name in ("cuda", "xpu", "npu"))
+    has_device = any(kind is not None and kind.is_available() for kind in kinds)
     try:
         # Of processes without a device, accelerate makes a group only if it is told that they are to use the CPU.
-        accelerator = Accelerator(mixed_precision=mode, cpu=are_several() and not _has_device())
+        accelerator = Accelerator(mixed_precision=mode, cpu=are_several() and not has_device)
     except ValueError as error:
         raise ConfigError(f"precision {precision!r} does not work on this device: {error}") from None
     if mode == "fp16" and accelerator.scaler is None:
