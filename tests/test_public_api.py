@@ -16,7 +16,7 @@ EXPORTS = {
         "get_num_threads load select set_num_threads"
     ),
     "trellis.models": (
-        "CRF CRFConfig Ensemble FeatureFunctions HMM HMMConfig Labelling MarkovChain NeuralConfig NeuralTagger "
+        "CRF CRFConfig Ensemble HMM HMMConfig Labelling NeuralConfig NeuralTagger "
         "Pipeline Posterior ScoredSpan Selected Tagged Tagger TextSpan load select"
     ),
     "trellis.lexicon": "Entry FORMATS Lexicon Matches PREFER Reading Strength parse_strength read_entries",

@@ -41,6 +41,8 @@ __all__ = [
     "changed",
     "check",
     "dataclass",
+    "described",
+    "differences",
     "flat",
     "from_dict",
     "from_toml",
@@ -48,11 +50,13 @@ __all__ = [
     "layered",
     "load",
     "override",
+    "parameters",
     "save",
     "section",
     "setting",
     "to_dict",
     "to_toml",
+    "with_options",
 ]
 
 T = TypeVar("T")
@@ -221,6 +225,71 @@ def override(config: T, assignments: Iterable[str]) -> T:
             raise ConfigError(f"{type(config).__name__} has no setting {key!r}{hint}")
         table[name] = value
     return from_dict(type(config), values)
+
+
+def parameters(config: Any, *, deep: bool = False, prefix: str = "") -> dict[str, Any]:
+    """The values by name as they were given; `deep` adds those inside sections, as ``section__name``."""
+    values: dict[str, Any] = {}
+    for item in dataclasses.fields(config):
+        value, name = getattr(config, item.name), f"{prefix}{item.name}"
+        values[name] = value
+        if deep and dataclasses.is_dataclass(value):
+            values |= parameters(value, deep=True, prefix=f"{name}__")
+    return values
+
+
+def with_options(config: Any, options: Mapping[str, Any]) -> Any:
+    """The configuration with some settings changed; ``section__name``, which comes last, is one inside a section.
+
+    The given values are kept unchanged, as scikit-learn's clone expects; a dict in place of a section changes only the
+    settings that it names.
+    """
+    for name, value in sorted(options.items(), key=lambda option: option[0].count("__")):
+        *sections, last = name.split("__")
+        inner, change = config, {last: value}
+        for section in sections:
+            inner = getattr(inner, section, None)
+            if not dataclasses.is_dataclass(inner):
+                raise ConfigError(
+                    f"setting {name!r} does not exist: {section!r} is not a section with its own settings"
+                )
+        for section in reversed(sections):
+            change = {section: change}
+        config = _replaced(config, change)
+    return config
+
+
+def _replaced(config: Any, options: Mapping[str, Any]) -> Any:
+    from_dict(type(config), options)
+    values = {}
+    for name, value in options.items():
+        section = getattr(config, name)
+        nested = dataclasses.is_dataclass(section) and isinstance(value, Mapping)
+        values[name] = _replaced(section, value) if nested else value
+    try:
+        return dataclasses.replace(config, **values)
+    except TypeError as error:
+        raise ConfigError(str(error)) from None
+
+
+def differences(config: Any, usual: Any) -> dict[str, Any]:
+    """The values that are not the usual ones by name; those of a section as a dict."""
+    changed = {}
+    for item in dataclasses.fields(config):
+        value, default = getattr(config, item.name), getattr(usual, item.name)
+        if value != default:
+            changed[item.name] = differences(value, default) if dataclasses.is_dataclass(value) else value
+    return changed
+
+
+def described(cls: type[Any]) -> str:
+    """A paragraph about each setting, for ``help()``."""
+    rows = []
+    for item in dataclasses.fields(cls):
+        explanation = " ".join(item.metadata.get("explanation", "").split())
+        default = "" if item.default is dataclasses.MISSING else f" (default {item.default!r})"
+        rows.append(f"        {item.name}: {explanation}{default}")
+    return "\n".join(rows)
 
 
 def _plain(value: Any) -> Any:

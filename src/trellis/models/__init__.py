@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trellis.lazy import lazily
 from trellis.models.answers import Labelling, Tagged, TextSpan
@@ -26,10 +25,8 @@ __all__ = [
     "HMM",
     "CRFConfig",
     "Ensemble",
-    "FeatureFunctions",
     "HMMConfig",
     "Labelling",
-    "MarkovChain",
     "NeuralConfig",
     "NeuralTagger",
     "Pipeline",
@@ -44,7 +41,7 @@ __all__ = [
 ]
 
 # Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
-_find = lazily(
+__getattr__ = lazily(
     __name__,
     {
         "ensemble": ("Ensemble",),
@@ -55,9 +52,3 @@ _find = lazily(
         "selection": ("Selected", "select"),
     },
 )
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("FeatureFunctions", "MarkovChain"):  # at home in trellis.study, a layer above
-        return getattr(import_module("trellis.study"), name)
-    return _find(name)

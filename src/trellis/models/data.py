@@ -39,6 +39,11 @@ Label = str | None | Iterable[str]
 Scores: TypeAlias = "metrics.EntityScores | metrics.TaggingScores"  # a text: to tag, neither is imported
 MOST_PAIRS = 10_000
 """Pairs of labels with a state of their own: with this many, one table of the chain takes 800 MB."""
+TOKENIZER = (
+    "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
+    "file of Hugging Face's tokenizers (.json); unset: like the training data"
+)
+"""The explanation of the setting `tokenizer`, which every family has."""
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
 
 

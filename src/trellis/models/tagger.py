@@ -16,10 +16,9 @@ may override" have defaults.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -139,31 +138,30 @@ class Tagger(Generic[C], ABC):
         if not isinstance(base, self.config_class):
             wanted = self.config_class.__name__
             raise ConfigError(f"settings are given by name, or as a {wanted}, got {shown(settings)}")
-        self.config: C = _with_options(base, options)
+        self.config: C = config.with_options(base, options)
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Give a family the signature and the help text that its settings make, for completion and ``help()``."""
         super().__init_subclass__(**options)
         if "config_class" in cls.__dict__:
             parameters = [inspect.Parameter("settings", inspect.Parameter.POSITIONAL_ONLY, default=None)]
-            for name, default in _parameters(cls.config_class(), deep=False):
+            for name, default in config.parameters(cls.config_class()).items():
                 parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
             cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-            settings = "\n".join(map(_described, dataclasses.fields(cls.config_class)))
-            cls.__doc__ = f"{cls.__doc__}\n\n    Settings:\n{settings}\n"
+            cls.__doc__ = f"{cls.__doc__}\n\n    Settings:\n{config.described(cls.config_class)}\n"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name; `deep` adds those inside sections, as ``section__name``."""
-        return dict(_parameters(self.config, deep))
+        return config.parameters(self.config, deep=deep)
 
     def set_params(self, **options: Any) -> Self:
         """Change settings by name; ``section__name`` changes one inside a section."""
-        self.config = _with_options(self.config, options)
+        self.config = config.with_options(self.config, options)
         return self
 
     def __repr__(self) -> str:
         """The settings that are not the defaults, as the constructor takes them."""
-        changed = _differences(self.config, self.config_class())
+        changed = config.differences(self.config, self.config_class())
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     # Learning
@@ -737,66 +735,3 @@ class Tagger(Generic[C], ABC):
 def sentences_at_once(labels: int, cells: int) -> int:
     """Sentences that are answered at a time: the fewer, the more scores a token has than labels."""
     return max(1, _BLOCK * labels // cells)
-
-
-def _with_options(settings: Any, options: Mapping[str, Any]) -> Any:
-    """The settings with some changed; whole sections first, then what is said about their insides."""
-    for name, value in sorted(options.items(), key=lambda option: option[0].count("__")):
-        *sections, last = name.split("__")
-        change: dict[str, Any] = {last: value}
-        inner = settings
-        for section in sections:
-            inner = getattr(inner, section, None)
-            if not dataclasses.is_dataclass(inner):
-                raise ConfigError(
-                    f"setting {name!r} does not exist: {section!r} is not a section with its own settings"
-                )
-        for section in reversed(sections):
-            change = {section: change}
-        settings = _changed(settings, change)
-    return settings
-
-
-def _changed(settings: Any, options: Mapping[str, Any]) -> Any:
-    """The settings with some changed.
-
-    The given values are kept unchanged, as scikit-learn's clone expects; a dict in place of a section changes only the
-    settings that it names.
-    """
-    if not options:
-        return settings
-    config.from_dict(type(settings), options)
-    values = {}
-    for name, value in options.items():
-        section = getattr(settings, name)
-        nested = dataclasses.is_dataclass(section) and isinstance(value, Mapping)
-        values[name] = _changed(section, value) if nested else value
-    try:
-        return replace(settings, **values)
-    except TypeError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _parameters(settings: Any, deep: bool, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for item in dataclasses.fields(settings):
-        value = getattr(settings, item.name)
-        yield f"{prefix}{item.name}", value
-        if deep and dataclasses.is_dataclass(value):
-            yield from _parameters(value, deep, f"{prefix}{item.name}__")
-
-
-def _differences(settings: Any, usual: Any) -> dict[str, Any]:
-    """The values that are not the usual ones by name; those of a section as a dict."""
-    changed = {}
-    for item in dataclasses.fields(settings):
-        value, default = getattr(settings, item.name), getattr(usual, item.name)
-        if value != default:
-            changed[item.name] = _differences(value, default) if dataclasses.is_dataclass(value) else value
-    return changed
-
-
-def _described(item: dataclasses.Field[Any]) -> str:
-    """The paragraph about a setting in ``help()``."""
-    explanation = " ".join(item.metadata.get("explanation", "").split())
-    default = "" if item.default is dataclasses.MISSING else f" (default {item.default!r})"
-    return f"        {item.name}: {explanation}{default}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trellis.config import Rule, check, setting
-from trellis.models.data import MOST_PAIRS
+from trellis.models.data import MOST_PAIRS, TOKENIZER
 from trellis.tags import StateMap
 
 SUMMED = ("lbfgs", "owlqn")
@@ -102,11 +102,7 @@ class CRFConfig:
     checkpoint_seconds: float = setting(60.0, "in a folder: seconds between the states from which --resume continues")
     seed: int = setting(0, "of the shuffling of sgd, ap, pa and arow")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
-    tokenizer: str | None = setting(
-        None,
-        "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
-        "file of Hugging Face's tokenizers (.json); unset: like the training data",
-    )
+    tokenizer: str | None = setting(None, TOKENIZER)
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""

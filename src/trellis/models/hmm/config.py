@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from trellis.config import Rule, check, setting
-from trellis.models.data import MOST_PAIRS
+from trellis.models.data import MOST_PAIRS, TOKENIZER
 from trellis.tags import Scheme
 
 _PRIORS = ("start_prior", "transition_prior", "emission_prior")
@@ -52,11 +52,7 @@ class HMMConfig:
     scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
     seed: int = setting(0, "of the random starting points")
-    tokenizer: str | None = setting(
-        None,
-        "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
-        "file of Hugging Face's tokenizers (.json); default: like the training data",
-    )
+    tokenizer: str | None = setting(None, TOKENIZER)
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""

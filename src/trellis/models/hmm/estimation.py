@@ -117,18 +117,17 @@ class Forms:
         np.add.at(by_form, forms, counts[owners])
         return cls(tuple(rows), by_form, counts.sum(axis=0) / max(totals.sum(), 1e-300))
 
-    def posterior(self, word: str) -> FloatArray:
-        """P(tag | the word's forms), without its own counts unless in lower case it is another word's."""
-        return self._backed_off(word)
-
     def smoothed_posterior(self, word: str, counts: FloatArray) -> FloatArray:
         """P(tag | word) from the word's counts (L,), Witten-Bell smoothed with what it looks like."""
         distinct = np.minimum(counts, 1.0).sum()
-        result: FloatArray = (counts + distinct * self._backed_off(word, counts)) / (counts.sum() + distinct)
+        result: FloatArray = (counts + distinct * self.posterior(word, counts)) / (counts.sum() + distinct)
         return result
 
-    def _backed_off(self, word: str, without: FloatArray | None = None) -> FloatArray:
-        """P(tag | forms), general forms first; the counts `without` are subtracted from those of the lower case."""
+    def posterior(self, word: str, without: FloatArray | None = None) -> FloatArray:
+        """P(tag | the word's forms), from the general to the special.
+
+        Its own counts are not among them, unless in lower case it is another word's: `without` are subtracted there.
+        """
         p = self.prior
         for key in look(word):
             row = self._index.get(key)

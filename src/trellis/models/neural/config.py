@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from trellis.config import section, setting
+from trellis.config import Rule, check, section, setting
 from trellis.errors import ConfigError
+from trellis.models.data import TOKENIZER
 from trellis.tags import Scheme
 from trellis.training.neural.settings import TrainingSettings
 from trellis.vectors import usual_count
@@ -27,18 +28,12 @@ _USUAL_TOKENS, _MOST_RANK = 10, 1024
 _CHARACTER_EPOCHS = 10  # with characters as tokens, longer trainings learn the words of the corpus by heart
 
 
-def _at_least(settings: Any, **least: int) -> None:
-    for name, limit in least.items():
-        value = getattr(settings, name)
-        if value is not None and value < limit:
-            raise ConfigError(f"{name} must be at least {limit}, got {value!r}")
+def _at_least(least: int, names: str) -> Rule:
+    return names, f"at least {least}", lambda value: value >= least
 
 
-def _shares(settings: Any, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not 0 <= value < 1:
-            raise ConfigError(f"{name} must be in 0..1, 1 excluded, got {value!r}")
+def _shares(names: str) -> Rule:
+    return names, "in 0..1, 1 excluded", lambda value: 0 <= value < 1
 
 
 @dataclass(frozen=True)
@@ -58,8 +53,7 @@ class WordSettings:
     unknown: float = setting(0.1, "share of known words that training treats as unknown, to learn how to treat these")
 
     def __post_init__(self) -> None:
-        _at_least(self, size=0, extra=0, min_freq=1)
-        _shares(self, "unknown")
+        check(self, [_at_least(0, "size extra"), _at_least(1, "min_freq"), _shares("unknown")])
 
 
 @dataclass(frozen=True)
@@ -75,8 +69,7 @@ class CharacterSettings:
     dropout: float = setting(0.0, "dropout of character vectors, the same for all places of a character in a batch")
 
     def __post_init__(self) -> None:
-        _at_least(self, size=1, output=1)
-        _shares(self, "dropout")
+        check(self, [_at_least(1, "size output"), _shares("dropout")])
         if not self.widths or min(self.widths) < 1:
             raise ConfigError(f"widths must be at least one number >= 1, got {self.widths!r}")
 
@@ -141,8 +134,8 @@ class EncoderSettings:
     word_dropout: float = setting(0.05, "share of tokens whose features are zeroed as a whole")
 
     def __post_init__(self) -> None:
-        _at_least(self, capitalisation=0, pairs=0, pair_min_freq=1, column_size=1, hidden=0, layers=1)
-        _shares(self, "dropout", "word_dropout", "locked_dropout", "pair_unknown")
+        rules = [_at_least(0, "capitalisation pairs hidden"), _at_least(1, "pair_min_freq column_size layers")]
+        check(self, [*rules, _shares("dropout word_dropout locked_dropout pair_unknown")])
         if self.hidden is not None and self.hidden % 2:
             raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")
         if self.pretrained.bilstm == "before" and (self.transformer is None or self.hidden == 0):
@@ -176,16 +169,12 @@ class NeuralConfig:
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
     lexicon: str | None = setting(None, "file of a lexicon: matches of its words and names become features")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
-    tokenizer: str | None = setting(
-        None,
-        "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
-        "file of Hugging Face's tokenizers (.json); unset: like the training data",
-    )
+    tokenizer: str | None = setting(None, TOKENIZER)
     encoder: EncoderSettings = section(EncoderSettings, "tokens to features")
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
 
     def __post_init__(self) -> None:
-        _at_least(self, edges=0, boundaries=0, longest=3)
+        check(self, [_at_least(0, "edges boundaries"), _at_least(3, "longest")])
         if self.edges and self.head != "crf":
             raise ConfigError(f"edges = {self.edges} needs head = crf: a {self.head} has no such transitions to score")
         if self.head != "semicrf":
