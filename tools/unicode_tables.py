@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 PLACE = Path(__file__).parents[1] / "native" / "base" / "unicode_runs.inc"
@@ -23,7 +24,7 @@ def properties(code: int) -> tuple[int, int]:
     return flags, ord(character.lower()[0]) - code
 
 
-def table() -> str:
+def table(version: str, properties: Callable[[int], tuple[int, int]]) -> str:
     """C++ source: the version of Unicode, and runs {first, last, flags, lower} of characters that are alike."""
     runs: list[list[int]] = []
     for code in range(sys.maxunicode + 1):
@@ -36,7 +37,7 @@ def table() -> str:
             runs.append([code, code, *found])
     lines = [
         "// Written by tools/unicode_tables.py.",
-        f'constexpr const char* kUnicodeVersion = "{unicodedata.unidata_version}";',
+        f'constexpr const char* kUnicodeVersion = "{version}";',
         "constexpr Run kRuns[] = {",
     ]
     line = "   "
@@ -50,4 +51,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    PLACE.write_text(table(), encoding="ascii")
+    PLACE.write_text(table(unicodedata.unidata_version, properties), encoding="ascii")
