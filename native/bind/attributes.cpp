@@ -1,7 +1,6 @@
 // The numbered attributes of a model as Python holds them.
 #include "features/attribute_index.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 #include "bind/stl.h"
 

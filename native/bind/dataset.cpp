@@ -2,13 +2,11 @@
 // inference.cpp; it is trellis.features.
 #include "features/dataset.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 #include "bind/reading.h"
-#include "bind/ready_weights.h"
+#include "bind/labels.h"
 #include "bind/stl.h"
 #include "features/edges.h"
-#include "features/template_compiler.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>

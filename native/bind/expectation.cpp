@@ -1,6 +1,5 @@
 #include "hmm/expectation.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 
 #include <nanobind/stl/optional.h>

@@ -4,7 +4,6 @@
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
 #include "chain/inference.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 #include "bind/stl.h"
 

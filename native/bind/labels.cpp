@@ -1,7 +1,6 @@
 // Python strings to small integers: the one loop over labels or words that nothing can do without.
 #include "bind/labels.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 #include "features/hash_table.h"
 
@@ -88,6 +87,15 @@ nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, co
   return name_lists(names, ids.data(), offsets);
 }
 
+// The labels of a compiled corpus.
+nb::object best_of_dataset(const Labeller& labeller, const Dataset& data, const ReadyWeights& weights) {
+  if (weights.table.labels() != labeller.labels()) throw nb::value_error("weights of other labels than the chain has");
+  const int64_t cost = data.tokens() ? labeller.labels() * int64_t(data.attributes.size()) / data.tokens() : 0;
+  return labeller.best(data.offsets, cost, [&](const std::vector<int64_t>&, double* emissions) {
+    score_dataset(data, weights.table, emissions);
+  });
+}
+
 }  // namespace
 
 nb::list name_lists(const nb::list& names, const int64_t* ids, const std::vector<int64_t>& offsets) {
@@ -110,6 +118,9 @@ nb::list name_lists(const nb::list& names, const int64_t* ids, const std::vector
 }
 
 void bind_labels(nb::module_& m) {
+  nb::class_<Labeller>(m, "Labeller")
+      .def(nb::init<nb::list, Labeller::Numbers, Labeller::Numbers, Labeller::Numbers>())
+      .def("best", &best_of_dataset);
   m.def("number_strings", &number_strings);
   m.def("count_steps", &count_steps);
   m.def("name_numbers", &name_numbers);

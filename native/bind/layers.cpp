@@ -1,10 +1,8 @@
 // Layers of networks, for training beside torch and for tagging without it. Addresses are those of torch's tensors; the
 // functions that take them come for float and double, and their callers in trellis.nn check sizes.
-#include "bind/module.h"
 #include "bind/python.h"
-#include "layers/adam.h"
 #include "layers/dense.h"
-#include "layers/dropout.h"
+#include "layers/kernels.h"
 #include "layers/lstm.h"
 #include "layers/spelling.h"
 
@@ -29,7 +27,6 @@ using Indices = Array<const int64_t, nb::ndim<1>>;
 using Vector = Array<const float, nb::ndim<1>>;
 using Matrix = Array<const float, nb::ndim<2>>;
 using Result = Array<float, nb::ndim<2>>;
-using Addresses = Array<const uint64_t, nb::ndim<2>>;  // a row for each array of weights
 
 // Row numbers, or null if token n has row n; every token must have a row that there is.
 const int64_t* rows_of(const std::optional<Indices>& rows, int64_t count, int64_t tokens) {
@@ -38,45 +35,6 @@ const int64_t* rows_of(const std::optional<Indices>& rows, int64_t count, int64_
                          : count == tokens;
   if (!fits) throw nb::value_error("a token has a row that there is not");
   return rows ? rows->data() : nullptr;
-}
-
-// Columns: gradient, weights, means, squares; the length of a gradient needs the first only.
-template <typename R>
-std::vector<Weights<R>> weights_of(const Addresses& addresses, const Indices& counts, size_t columns) {
-  const size_t rows = addresses.shape(0);
-  if (addresses.shape(1) != columns || counts.size() != rows)
-    throw nb::value_error("addresses and counts do not fit each other");
-  std::vector<Weights<R>> found;
-  for (size_t row = 0; row < rows; ++row) {
-    const uint64_t* own = addresses.data() + row * columns;
-    Weights<R> weights{nullptr, at<const R>(own[0]), nullptr, nullptr, counts.data()[row]};
-    if (columns == 4) weights.values = at<R>(own[1]), weights.means = at<R>(own[2]), weights.squares = at<R>(own[3]);
-    found.push_back(weights);
-  }
-  return found;
-}
-
-template <typename R>
-double length(int threads, const Addresses& addresses, const Indices& counts) {
-  const auto weights = weights_of<R>(addresses, counts, 1);
-  nb::gil_scoped_release release;
-  return gradient_length(weights.data(), int64_t(weights.size()), threads);
-}
-
-// numbers[row]: those of AdamStep, in its order
-template <typename R>
-void adam_step(int threads, const Addresses& addresses, const Indices& counts,
-               const Array<const double, nb::ndim<2>>& numbers) {
-  const auto weights = weights_of<R>(addresses, counts, 4);
-  if (numbers.shape(0) != weights.size() || numbers.shape(1) != 8)
-    throw nb::value_error("a step of Adam takes eight numbers for each array");
-  std::vector<AdamStep> steps;
-  for (size_t row = 0; row < weights.size(); ++row) {
-    const double* own = numbers.data() + row * 8;
-    steps.push_back({own[0], own[1], own[2], own[3], own[4], own[5], own[6], own[7]});
-  }
-  nb::gil_scoped_release release;
-  adam(weights.data(), steps.data(), int64_t(weights.size()), threads);
 }
 
 using Shares = std::tuple<double, double, double>;  // of rows, numbers, columns
@@ -199,8 +157,6 @@ bool spell_words(const Indices& characters, const Indices& offsets, const Array<
 }  // namespace
 
 void bind_layers(nb::module_& m) {
-  m.def("gradient_length", by_type(&length<float>, &length<double>));
-  m.def("adam_step", by_type(&adam_step<float>, &adam_step<double>));
   m.def("apply_dropout", by_type(&apply_dropout<float>, &apply_dropout<double>));
   m.def("lstm_forward", by_type(&forward_lstm<float>, &forward_lstm<double>));
   m.def("lstm_backward", by_type(&backward_lstm<float>, &backward_lstm<double>));

@@ -1,5 +1,5 @@
 // The Python module.
-#include "bind/module.h"
+#include "bind/python.h"
 
 #include "base/cores.h"
 #include "base/instruction_set.h"
@@ -46,14 +46,13 @@ NB_MODULE(_native, m) {
   bind_dataset(m);
   bind_expectation(m);
   bind_inference(m);
-  bind_labeller(m);
   bind_labels(m);
   bind_layers(m);
   bind_objective(m);
   bind_segments(m);
   bind_text(m);
   bind_token_scorer(m);
-  bind_vectors(m);
+  bind_optimizers(m);
 }
 
 }  // namespace trellis::bind

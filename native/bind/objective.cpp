@@ -1,7 +1,6 @@
 // The training objective of the feature CRF, and training that moves the weights after a few sentences.
 #include "features/objective.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 #include "bind/stl.h"
 #include "features/online.h"

@@ -2,7 +2,6 @@
 // trellis.chain.segments checks everything first.
 #include "segments/inference.h"
 
-#include "bind/module.h"
 #include "bind/python.h"
 #include "bind/stl.h"
 

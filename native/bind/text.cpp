@@ -1,5 +1,4 @@
 // Tokens of raw text, and where they are in it.
-#include "bind/module.h"
 #include "bind/python.h"
 #include "text/words.h"
 

@@ -1,7 +1,6 @@
 // A model that scores and labels tokens.
 #include "base/block.h"
-#include "bind/labeller.h"
-#include "bind/module.h"
+#include "bind/labels.h"
 #include "bind/python.h"
 #include "bind/reading.h"
 #include "bind/stl.h"

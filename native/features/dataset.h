@@ -7,13 +7,13 @@
 #pragma once
 
 #include "base/numbers.h"
-#include "base/release.h"
 #include "base/unicode.h"
 #include "features/strings.h"
 #include "features/templates.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -141,5 +141,17 @@ class TokenBuffer {
   size_t used_ = 0;             // of them
   std::vector<int64_t> sizes_;  // [N] bytes of a string, or ~ its only character
 };
+
+class AttributeIndex;
+
+// The templates evaluated on sentences with the given offsets: each group of templates gives a token one bundle of
+// attributes, made once for all tokens whose sources hold the same strings. With `grow`, new attributes get a number,
+// else they are left out.
+Dataset compile_templates(const std::shared_ptr<const TemplateSet>& set, const Columns& columns,
+                          std::vector<int64_t> offsets, AttributeIndex& attributes, bool grow);
+
+// The names of one token's attributes, template by template.
+std::vector<std::string> attribute_names(const TemplateSet& set, const Columns& columns,
+                                         const std::vector<int64_t>& offsets, int64_t sentence, int64_t position);
 
 }  // namespace trellis::features

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/block.h"
-#include "features/blocks.h"
+#include "features/kernels.h"
 
 #include <cstdint>
 #include <tuple>

@@ -21,7 +21,7 @@ namespace trellis::features {
 
 using namespace chain;
 
-class Objective;
+class Evaluation;
 
 // Some sentences, how they are scored, and what is known about their labels. All of it lies elsewhere, be it in a file
 // that is mapped.
@@ -30,16 +30,6 @@ struct CorpusPart {
   Supervision known;
   const int64_t* chain_tags = nullptr;  // the states of the tokens, see Objective::set_chain
 };
-
-// How the objective is computed, in single or double precision.
-class Evaluation {
- public:
-  virtual ~Evaluation() = default;
-  // The gradient is added to what is there.
-  virtual Outcome evaluate(const CorpusPart& part, const double* weights, double* gradient, double* loss) = 0;
-};
-
-std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool single_precision);
 
 // The weights of the transitions `cells`, each from * S + to, by number.
 struct StepWeights {
@@ -52,6 +42,7 @@ class Objective {
  public:
   Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
             bool single_precision);
+  ~Objective();
 
   void set_states(StateFeatures states);
   // After the last change: from here on only `evaluate` works, and features have no other memory than its plan.

@@ -2,7 +2,6 @@
 
 #include "base/threads.h"
 #include "chain/inference.h"
-#include "features/vector_chunks.h"
 
 #include <algorithm>
 #include <cstring>
@@ -85,7 +84,7 @@ void score_dataset(const Dataset& data, const WeightTable<double>& weights, doub
       const int64_t u = data.bundle(n, g);
       const int32_t row = row_of[size_t(u)];
       if (row >= 0) {
-        vector_kernels().add_row(emission, rows + row * L, 1.0, L);
+        row_kernels<double>().add_row(emission, rows + row * L, 1.0, L);
       } else {
         add_bundle(data, weights, u, emission);
       }

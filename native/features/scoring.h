@@ -5,8 +5,7 @@
 #include "base/numbers.h"
 #include "base/threads.h"
 #include "features/dataset.h"
-#include "features/rows.h"
-#include "features/blocks.h"
+#include "features/kernels.h"
 
 #include <algorithm>
 #include <cstdint>

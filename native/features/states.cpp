@@ -1,7 +1,6 @@
 #include "features/states.h"
 
 #include "features/scoring.h"
-#include "features/vector_chunks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +28,7 @@ class LabelCounts {
   // counts[l] += value * how often label l is that of a token with bundle u
   void add(int64_t u, double value, double* counts) const {
     const int32_t row = row_of_[size_t(u)];
-    if (row >= 0) return vector_kernels().add_row(counts, rows_.data() + row * L_, value, L_);
+    if (row >= 0) return row_kernels<double>().add_row(counts, rows_.data() + row * L_, value, L_);
     if (token_of_[size_t(u)] >= 0) add_token(token_of_[size_t(u)], value, counts);
   }
 

@@ -1,4 +1,6 @@
-#include "features/template_compiler.h"
+// The templates evaluated on sentences.
+#include "features/attribute_index.h"
+#include "features/dataset.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/block.h"
-#include "layers/dense_product.h"
+#include "layers/kernels.h"
 
 #include <cstdint>
 

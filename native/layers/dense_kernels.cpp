@@ -1,7 +1,7 @@
-// The kernels of dense_product.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
+// The kernels of kernels.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
 // rows; then the next one.
-#include "layers/dense_product.h"
 #include "layers/gemm_kernels.h"
+#include "layers/kernels.h"
 
 namespace trellis::layers::TRELLIS_ISA {
 

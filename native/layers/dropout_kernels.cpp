@@ -1,8 +1,8 @@
-// The kernels of dropout.h for one instruction set. Loops over the numbers of a row are plain: compilers make vectors of
+// The kernels of kernels.h for one instruction set. Loops over the numbers of a row are plain: compilers make vectors of
 // them.
 #include "base/memory.h"
 #include "base/simd.h"
-#include "layers/dropout.h"
+#include "layers/kernels.h"
 
 namespace trellis::layers::TRELLIS_ISA {
 

@@ -3,7 +3,7 @@
 
 #include "base/block.h"
 #include "layers/dense.h"
-#include "layers/recurrence.h"
+#include "layers/kernels.h"
 
 #include <cstdint>
 

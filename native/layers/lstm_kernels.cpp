@@ -1,10 +1,10 @@
-// The kernels of recurrence.h for one instruction set. Sequences go side by side, one step of all after another. The product
+// The kernels of kernels.h for one instruction set. Sequences go side by side, one step of all after another. The product
 // with the recurrent weights is taken for a few sequences and a few vectors of columns at a time, whose sums stay in
 // registers; in the forward pass these columns are the four gates of the same units, so that the step ends there.
 #include "base/memory.h"
 #include "base/simd.h"
-#include "layers/recurrence.h"
 #include "layers/gemm_kernels.h"
+#include "layers/kernels.h"
 
 namespace trellis::layers::TRELLIS_ISA {
 

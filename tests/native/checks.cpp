@@ -1,7 +1,7 @@
 // What only C++ can ask of native code: memory that runs out, and sizes that no test has the memory for. A program that
 // ends with 0 if all is well; `make sanitize` builds and runs it.
 #include "features/objective.h"
-#include "features/template_compiler.h"
+#include "features/dataset.h"
 #include "features/token_scorer.h"
 
 #include <cstdio>

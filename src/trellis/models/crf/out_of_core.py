@@ -1,7 +1,7 @@
 """A feature CRF trained on more sentences than a process holds: in shares of several processes, or on disk.
 
 A corpus on disk is read once, and gives the same weights as in memory. Each block is compiled and written to a scratch
-file; when all labels and attributes are known, each block becomes a plan (`native/features/plan_data.h`) in a second
+file; when all labels and attributes are known, each block becomes a plan (`native/features/plan.h`) in a second
 one, from which the loss is computed.
 """
 

@@ -191,7 +191,7 @@ class NativeAdam:
         return state
 
     def _numbers(self, group: dict[str, Any], step: float, factor: float) -> tuple[float, ...]:
-        """The numbers of a step, in the order of native/layers/adam.h."""
+        """The numbers of a step, in the order of native/optimizers/adam.h."""
         b1, b2 = group["betas"]
         rate, decay = float(group["lr"]), float(group["weight_decay"])
         penalty, shrink = (0.0, 1 - rate * decay) if self._decoupled else (decay, 1.0)

@@ -1,6 +1,5 @@
-// Weights in blocks, as plain data for the kernels of every instruction set. A block is what is looked up at once: the
-// weights [entries, L] of an attribute (one entry), or of the values that several templates read (an entry for each of
-// them). It is stored in full or, if it has few weights, as a list.
+// What the kernels of this room, which are compiled once per instruction set (sums_kernels.cpp), share with their drivers:
+// sums of rows of weights for the plans of training (plan.h), and of blocks of weights for scoring.
 #pragma once
 
 #include "base/instruction_set.h"
@@ -8,6 +7,45 @@
 #include <cstdint>
 
 namespace trellis::features {
+
+// Lists of row numbers one after another: list i ends at ends[i] and begins where the one before ends.
+struct RowLists {
+  const uint32_t* ends;
+  const int32_t* items;  // rows_ahead more than the last list has, of any rows that there are
+  const double* values;  // of each item, or null if all are 1
+};
+
+// The units of one kind of window (window_plan.cpp): token t gets row i, i < width, of the unit at places[t + width - 1 - i].
+struct PlaceList {
+  const int32_t* places;  // rows_ahead more than the last token asks for
+  int64_t width;
+};
+
+constexpr int rows_ahead = 32;    // rows are fetched this many steps before they are added
+constexpr int rows_padding = 64;  // numbers that must follow the last row: whole vectors are read
+
+// out[i - first, l] = sum over the items r of list i, with value v, of v * rows[r, l], for lists first .. last - 1
+template <typename R>
+struct RowKernels {
+  void (*add)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, R* out);
+  // The same with sums in double.
+  void (*collect)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, R* out);
+  void (*total)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, double* out);
+  // For at most 8 labels: out[t, l] = the sum over windows, and over the rows r of theirs that token t gets, of rows[r, l]
+  void (*add_places)(const R* rows, int64_t L, const PlaceList* windows, int64_t count, int64_t tokens, R* out);
+  // out[(u - first) * width + i, l] = sum over the items r of list u of rows[r + i, l], for lists first .. last - 1; in
+  // double
+  void (*collect_places)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, int64_t width,
+                         R* out);
+  // to += factor * from
+  void (*add_row)(R* to, const R* from, R factor, int64_t L);
+};
+
+// Those of the instruction set in use.
+template <typename R>
+const RowKernels<R>& row_kernels() {
+  return kernels_in_use<RowKernels<R>>();
+}
 
 // Whether `weights` numbers of a block of `width` are stored in full: blocks up to `narrow` are as cheap as lists.
 inline bool is_dense(int64_t weights, int64_t width, int64_t narrow = 8) {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace trellis::layers {
+namespace trellis::optimizers {
 
 // Some weights with their gradient and what Adam remembers of earlier ones: means of gradients and of their squares.
 template <typename R>
@@ -38,4 +38,4 @@ double gradient_length(const Weights<R>* weights, int64_t arrays, int threads);
 template <typename R>
 void adam(const Weights<R>* weights, const AdamStep* steps, int64_t arrays, int threads);
 
-}  // namespace trellis::layers
+}  // namespace trellis::optimizers

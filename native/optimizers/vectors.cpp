@@ -1,12 +1,11 @@
-#include "features/vectors.h"
+#include "optimizers/vectors.h"
 
 #include "base/numbers.h"
 #include "base/threads.h"
-#include "features/vector_chunks.h"
 
 #include <algorithm>
 
-namespace trellis::features {
+namespace trellis::optimizers {
 namespace {
 
 constexpr int64_t chunk = vector_chunk;
@@ -123,4 +122,4 @@ OrthantStep step_in_orthant(const double* x, const double* uphill, const double*
   return {sums[0], sums[1]};
 }
 
-}  // namespace trellis::features
+}  // namespace trellis::optimizers

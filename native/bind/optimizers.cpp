@@ -1,8 +1,8 @@
-#include "features/vectors.h"
-
-#include "bind/module.h"
+// Vector operations of L-BFGS and OWL-QN on arrays, and steps of Adam on the addresses of torch's tensors.
 #include "bind/python.h"
 #include "bind/stl.h"
+#include "optimizers/adam.h"
+#include "optimizers/vectors.h"
 
 #include <nanobind/stl/pair.h>
 
@@ -10,7 +10,7 @@ namespace nb = nanobind;
 
 namespace trellis::bind {
 
-using namespace features;
+using namespace optimizers;
 
 namespace {
 
@@ -24,9 +24,53 @@ std::vector<const T*> pointers(const Vectors<T>& vectors) {
   return result;
 }
 
+using Counts = Array<const int64_t, nb::ndim<1>>;
+using Addresses = Array<const uint64_t, nb::ndim<2>>;  // a row for each array of weights
+
+// Columns: gradient, weights, means, squares; the length of a gradient needs the first only.
+template <typename R>
+std::vector<Weights<R>> weights_of(const Addresses& addresses, const Counts& counts, size_t columns) {
+  const size_t rows = addresses.shape(0);
+  if (addresses.shape(1) != columns || counts.size() != rows)
+    throw nb::value_error("addresses and counts do not fit each other");
+  std::vector<Weights<R>> found;
+  for (size_t row = 0; row < rows; ++row) {
+    const uint64_t* own = addresses.data() + row * columns;
+    Weights<R> weights{nullptr, at<const R>(own[0]), nullptr, nullptr, counts.data()[row]};
+    if (columns == 4) weights.values = at<R>(own[1]), weights.means = at<R>(own[2]), weights.squares = at<R>(own[3]);
+    found.push_back(weights);
+  }
+  return found;
+}
+
+template <typename R>
+double length(int threads, const Addresses& addresses, const Counts& counts) {
+  const auto weights = weights_of<R>(addresses, counts, 1);
+  nb::gil_scoped_release release;
+  return gradient_length(weights.data(), int64_t(weights.size()), threads);
+}
+
+// numbers[row]: those of AdamStep, in its order
+template <typename R>
+void adam_step(int threads, const Addresses& addresses, const Counts& counts,
+               const Array<const double, nb::ndim<2>>& numbers) {
+  const auto weights = weights_of<R>(addresses, counts, 4);
+  if (numbers.shape(0) != weights.size() || numbers.shape(1) != 8)
+    throw nb::value_error("a step of Adam takes eight numbers for each array");
+  std::vector<AdamStep> steps;
+  for (size_t row = 0; row < weights.size(); ++row) {
+    const double* own = numbers.data() + row * 8;
+    steps.push_back({own[0], own[1], own[2], own[3], own[4], own[5], own[6], own[7]});
+  }
+  nb::gil_scoped_release release;
+  adam(weights.data(), steps.data(), int64_t(weights.size()), threads);
+}
+
 }  // namespace
 
-void bind_vectors(nb::module_& m) {
+void bind_optimizers(nb::module_& m) {
+  m.def("gradient_length", by_type(&length<float>, &length<double>));
+  m.def("adam_step", by_type(&adam_step<float>, &adam_step<double>));
   m.def("dot", [](const Array<const double>& a, const Array<const double>& b) {
     nb::gil_scoped_release release;
     return dot(a.data(), b.data(), int64_t(a.size()));

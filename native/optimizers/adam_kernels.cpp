@@ -1,8 +1,8 @@
 // The kernels of adam.h for one instruction set.
 #include "base/simd.h"
-#include "layers/adam.h"
+#include "optimizers/adam.h"
 
-namespace trellis::layers::TRELLIS_ISA {
+namespace trellis::optimizers::TRELLIS_ISA {
 
 using namespace ::TRELLIS_ISA;
 
@@ -52,6 +52,6 @@ void adam(const AdamStep& step, const Weights<R>& at) {
   }
 }
 
-}  // namespace trellis::layers::TRELLIS_ISA
+}  // namespace trellis::optimizers::TRELLIS_ISA
 
-TRELLIS_KERNELS_BY_TYPE(layers, AdamKernels, squared_length<R>, adam<R>)
+TRELLIS_KERNELS_BY_TYPE(optimizers, AdamKernels, squared_length<R>, adam<R>)

@@ -9,7 +9,7 @@
 // A place is stored once for all tokens that it reaches, and so are its uses on the way back, where derivatives of a
 // unit's rows are sums over its places of as many tokens' rows, which lie side by side. Rows of zeros between sentences
 // stand for tokens beyond their edges.
-#include "features/plan_data.h"
+#include "features/plan.h"
 
 #include <algorithm>
 #include <numeric>

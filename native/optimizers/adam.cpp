@@ -1,4 +1,4 @@
-#include "layers/adam.h"
+#include "optimizers/adam.h"
 
 #include "base/threads.h"
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace trellis::layers {
+namespace trellis::optimizers {
 namespace {
 
 constexpr int64_t share = 1 << 15;  // numbers of a task
@@ -58,4 +58,4 @@ template double gradient_length<double>(const Weights<double>*, int64_t, int);
 template void adam<float>(const Weights<float>*, const AdamStep*, int64_t, int);
 template void adam<double>(const Weights<double>*, const AdamStep*, int64_t, int);
 
-}  // namespace trellis::layers
+}  // namespace trellis::optimizers

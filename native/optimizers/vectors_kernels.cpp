@@ -1,10 +1,10 @@
-// The kernels of vector_chunks.h for one instruction set. The loops are plain: compilers make vectors of them. Sums run
+// The kernels of vectors.h for one instruction set. The loops are plain: compilers make vectors of them. Sums run
 // in a fixed number of lanes, whatever the width of a vector.
-#include "features/vector_chunks.h"
+#include "optimizers/vectors.h"
 
 #include "base/simd.h"
 
-namespace trellis::features::TRELLIS_ISA {
+namespace trellis::optimizers::TRELLIS_ISA {
 
 using namespace ::TRELLIS_ISA;
 
@@ -67,10 +67,6 @@ void add_scaled(double* __restrict to, const T* __restrict from, double factor, 
   }
 }
 
-void add_row(double* __restrict to, const double* __restrict from, double factor, int64_t size) {
-  for (int64_t i = 0; i < size; ++i) to[i] += factor * from[i];
-}
-
 void subtract(const double* a, const double* b, int64_t size, float* __restrict to, double* __restrict wide) {
   for (int64_t begin = 0; begin < size; begin += stretch) {
     const int64_t end = end_of(begin, size);
@@ -119,7 +115,7 @@ void measure(const double* from, const double* to, const double* uphill, int64_t
   sums[0] = fold(lengths), sums[1] = fold(slopes);
 }
 
-}  // namespace trellis::features::TRELLIS_ISA
+}  // namespace trellis::optimizers::TRELLIS_ISA
 
-TRELLIS_KERNELS(features, VectorKernels, dot, dot_three_two<double>, dot_three_two<float>, add_scaled<double>,
-                add_scaled<float>, add_row, subtract, pseudo_gradient, keep_downhill, step_in_orthant, measure)
+TRELLIS_KERNELS(optimizers, VectorKernels, dot, dot_three_two<double>, dot_three_two<float>, add_scaled<double>,
+                add_scaled<float>, subtract, pseudo_gradient, keep_downhill, step_in_orthant, measure)

@@ -1,4 +1,4 @@
-#include "features/plan_data.h"
+#include "features/plan.h"
 
 #include "base/threads.h"
 
