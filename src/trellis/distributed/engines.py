@@ -1,8 +1,8 @@
 """Who tags: datasets of Ray, Spark and Dask, each by the one call that it needs, and workers for the shards of folders.
 
 An engine is asked for one shard at a time by each of its threads, and answers when the shard is done; `WorkerLost` says
-that the worker died on the way. Each process of this machine has a pipe of its own: when that breaks, it is known which
-shard was to blame.
+that the worker died on the way. Processes of this machine are pools of `concurrent.futures` with one process each: when
+a process dies, its pool breaks, and it is known which shard was to blame.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import signal
 import sys
 import threading
 import types
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing.connection import Connection
@@ -145,7 +147,7 @@ class LocalEngine(Engine):
         worker = self._idle.get()
         try:
             result = worker.run(job, shard, tell)
-        except (EOFError, OSError):  # its pipe is broken
+        except (EOFError, OSError, RuntimeError):  # its pipe or its pool is closed or broken
             code = worker.end()
             self._start("spawn")  # this process has threads by now
             raise WorkerLost(f"the worker process ended with code {code}") from None
@@ -161,35 +163,37 @@ class LocalEngine(Engine):
 
 
 class _LocalWorker:
-    """A process, and the pipe on which it gets shards and answers.
+    """A pool of one process, with a pipe on which that process tells how far it is.
 
     It is a copy of this process (fork) where that is safe: then it starts at once, with the model, whose memory it
     shares. Otherwise it is a new interpreter (spawn).
     """
 
     def __init__(self, method: str) -> None:
-        context: Any = multiprocessing.get_context(method)
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs,), daemon=True)
-        with _without_main():
-            self._process.start()
-        theirs.close()  # the process has it now: when that ends, so does the pipe
+        context = multiprocessing.get_context(method)
+        self._progress, progress = context.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin_worker, initargs=(progress,))
+        before = set(multiprocessing.active_children())
+        with warnings.catch_warnings(), _without_main():
+            # About forking with threads: those that there are by now are of the pools of other workers.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pool.submit(os.getpid)  # starts the process
+        progress.close()  # the process has it now: when that ends, so does the pipe
+        (self._process,) = set(multiprocessing.active_children()) - before
 
     def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
-        """Have a shard tagged; an error of the pipe says that the process ended."""
+        """Have a shard tagged; an error of the pipe or the pool says that the process ended."""
         # As bytes, so that what cannot be unpickled there is an answer and not the end of the process.
-        self._pipe.send_bytes(pickle.dumps((job, shard)))
-        while isinstance(answer := self._pipe.recv(), tuple):
-            tell(*answer)
-        result: Done | str = answer
-        return result
+        future = self._pool.submit(_work, pickle.dumps((job, shard)))
+        while (counts := self._progress.recv()) is not None:
+            tell(*counts)
+        return future.result()
 
     def end(self) -> int | None:
         """Kill the process, if it lives; returns its exit code."""
         self._process.kill()
-        self._process.join()
-        code: int | None = self._process.exitcode
-        return code
+        self._pool.shutdown(cancel_futures=True)
+        return self._process.exitcode
 
 
 _UNSAFE = ("torch", "ray", "pyspark", "tensorflow", "jax")
@@ -213,8 +217,14 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _work(pipe: Connection) -> None:
-    """Tag the shards that come through the pipe, and tell how many rows and tokens are done; for a worker process."""
+_told: Connection
+"""In a worker process: where it tells how far it is."""
+
+
+def _begin_worker(progress: Connection) -> None:
+    """Prepare a worker process, which ends when the one that started it does."""
+    global _told
+    _told = progress
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.dup2(2, 1)  # what a library prints is no output of the command
@@ -226,14 +236,19 @@ def _work(pipe: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    while True:
-        pickled = pipe.recv_bytes()
-        try:
-            job, shard = pickle.loads(pickled)
-        except Exception as error:  # whatever a module says that is not found here, or does not import
-            pipe.send(f"the worker cannot read its job: {type(error).__name__}: {_first_line(error)}")
-        else:
-            pipe.send(attempt(job, shard, lambda rows, tokens: pipe.send((rows, tokens))))
+
+
+def _work(pickled: bytes) -> Done | str:
+    """Tag a shard in a worker process; None on the pipe says that the result follows."""
+    try:
+        job, shard = pickle.loads(pickled)
+    except Exception as error:  # whatever a module says that is not found here, or does not import
+        _told.send(None)
+        return f"the worker cannot read its job: {type(error).__name__}: {_first_line(error)}"
+    try:
+        return attempt(job, shard, lambda rows, tokens: _told.send((rows, tokens)))
+    finally:
+        _told.send(None)
 
 
 class RayEngine(Engine):
