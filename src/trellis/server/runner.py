@@ -7,6 +7,7 @@ worker opens them itself. A worker opens a file again only when it has changed.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from granian import Granian
@@ -37,6 +39,7 @@ _PATIENCE = 5
 """Seconds that a worker has beyond the longest request to end by itself."""
 _DRAIN = 10.0
 """Seconds for what was accepted, once nobody can stop a worker any more."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _LOG = {
     "formatters": {"plain": {"format": "trellis: %(message)s"}},
     "handlers": {"errors": {"class": "logging.StreamHandler", "stream": "ext://sys.stderr", "formatter": "plain"}},
@@ -58,6 +61,11 @@ class AppLoader:
         sys.setswitchinterval(_SWITCH)
         gc.set_threshold(_GARBAGE)
         forget_dead_workers()
+        with suppress(AttributeError, OSError):  # glibc alone has it
+            # What one batch of a network frees, the next one takes: given back, it would be thousands of page faults.
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)
+            mallopt(_M_TRIM_THRESHOLD, 64 * 2**20)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         if multiprocessing.get_start_method() == "spawn":
             # Such a process takes its interpreter down at the end; a thread of granian that wants it then would abort.
