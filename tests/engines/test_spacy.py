@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
+from spacy.cli.package import get_meta
 from spacy.tokens import DocBin
 
-from trellis import CRF, HMM, Sentence, demo
+from trellis import CRF, HMM, Sentence, __version__, demo
 from trellis.errors import ConfigError, ModelError
 
 TEXTS = ["Maria Berg flew to Lima.", "", "  \n", "Nobody slept .", "Oslo\n\nis far from Lima."]
@@ -68,6 +69,77 @@ def test_pipe_gives_what_single_calls_give(ner: Path) -> None:
     assert list(docs[0].spans) == ["found"]
 
 
+def test_a_component_can_be_taken_from_another_pipeline(ner: Path, pos: Path) -> None:
+    source = blank("trellis_ner", ner)
+    source.add_pipe("trellis_tagger", config={"model": str(pos)})
+    nlp = spacy.blank("en")
+    nlp.add_pipe("trellis_ner", source=source)
+    nlp.add_pipe("trellis_tagger", source=source)
+    for text in TEXTS:
+        assert nlp(text).to_json() == source(text).to_json()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_entities_that_are_there_stay_unless_they_are_to_be_overwritten(ner: Path, overwrite: bool) -> None:
+    nlp = spacy.blank("en")
+    rules = [{"label": "FIRST", "pattern": "Maria", "id": "m"}, {"label": "LOC", "pattern": "Lima"}]
+    nlp.add_pipe("entity_ruler").add_patterns(rules)  # type: ignore[attr-defined]
+    nlp.add_pipe("trellis_ner", config={"model": str(ner), "overwrite": overwrite})
+    doc, other = nlp.pipe(["Maria Berg flew to Lima.", "Oslo is far from Lima."])
+    names = [(ent.text, ent.label_, ent.ent_id_) for ent in doc.ents]
+    probabilities = [ent._.probability for ent in doc.ents]
+    assert [ent.text for ent in other.ents] == ["Oslo", "Lima"]
+    if overwrite:
+        assert names == [("Maria Berg", "PER", ""), ("Lima", "LOC", "")]
+        assert all(probabilities)
+    else:
+        assert names == [("Maria", "FIRST", "m"), ("Lima", "LOC", "")]
+        assert probabilities[0] is None
+        assert probabilities[1] == doc.spans["trellis"].attrs["scores"][0]
+        assert [span.text for span in doc.spans["trellis"]] == ["Lima"], "found by both"
+
+
+def test_a_document_that_is_tagged_twice_keeps_its_probabilities(ner: Path) -> None:
+    nlp = blank("trellis_ner", ner)
+    once = nlp(TEXTS[0]).to_json()
+    assert nlp(nlp(TEXTS[0])).to_json() == once
+
+
+def test_without_a_group_there_are_entities_alone(ner: Path) -> None:
+    doc = blank("trellis_ner", ner, spans_key=None)(TEXTS[0])
+    assert [ent.text for ent in doc.ents] == ["Maria Berg", "Lima"]
+    assert (dict(doc.spans), doc.user_data, doc.ents[0]._.probability) == ({}, {}, None)
+
+
+def test_several_processes_give_what_one_gives(ner: Path) -> None:
+    nlp = blank("trellis_ner", ner)
+    one, two = (list(nlp.pipe(TEXTS * 3, n_process=n, batch_size=2)) for n in (1, 2))
+    assert [doc.to_json() for doc in two] == [doc.to_json() for doc in one]
+    assert [[e._.probability for e in doc.ents] for doc in two] == [[e._.probability for e in doc.ents] for doc in one]
+
+
+def test_labels_are_those_of_entities_and_of_tags(ner: Path, pos: Path) -> None:
+    nlp = blank("trellis_ner", ner)
+    nlp.add_pipe("trellis_tagger", config={"model": str(pos)})
+    nlp.add_pipe("trellis_ner", "untrained")
+    labels = {"trellis_ner": ["DATE", "LOC", "ORG", "PER"], "trellis_tagger": ["ADP", "PROPN", "PUNCT", "VERB"]}
+    assert {name: sorted(own) for name, own in nlp.pipe_labels.items()} == labels | {"untrained": []}
+    component = nlp.get_pipe("trellis_ner")
+    assert component.add_label("PER") == 0
+    with pytest.raises(ModelError, match="trellis_ner: the model knows the labels DATE, LOC, ORG, PER: train one with"):
+        component.add_label("GPE")
+
+
+def test_what_is_packaged_requires_us(ner: Path, words: Path, tmp_path: Path) -> None:
+    nlp = blank("trellis_ner", ner)
+    nlp.add_pipe("trellis_ner", "second", config={"model": str(ner)})
+    nlp.to_disk(tmp_path / "stored")
+    required = f"trellis-crf{spacy.util.get_minor_version_range(__version__)}"
+    assert get_meta(tmp_path / "stored", {})["requirements"] == [required]
+    settings = {"nlp": {"tokenizer": {"@tokenizers": "trellis_segmenter.v1", "model": str(words)}}}
+    assert spacy.blank("zh", config=settings).meta["requirements"] == [required]
+
+
 def test_sentences_are_tagged_one_by_one(ner: Path) -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
@@ -125,7 +197,11 @@ def test_a_tagger_of_characters_finds_names_in_tokens_of_any_size(tmp_path: Path
     assert (whole.text, whole.label_) == ("北京大学在上海", "ORG")
 
 
-def test_a_model_for_something_else_is_refused(ner: Path, words: Path) -> None:
+def test_a_model_for_something_else_is_refused(ner: Path, pos: Path, words: Path) -> None:
+    with pytest.raises(
+        ModelError, match=r"trellis_ner: this model gives every token a tag \(.*\) .* use trellis_tagger"
+    ):
+        blank("trellis_ner", pos)("Oslo")
     with pytest.raises(ModelError, match="trellis_ner: this model finds words and no names: use trellis_segmenter"):
         blank("trellis_ner", words)("北京")
     with pytest.raises(
@@ -164,7 +240,7 @@ def test_a_stored_tokenizer(words: Path, tmp_path: Path) -> None:
 
 def test_annotations_survive_a_docbin(ner: Path) -> None:
     nlp = blank("trellis_ner", ner)
-    stored = DocBin(docs=[nlp(TEXTS[0])], store_user_data=True).to_bytes()
+    stored = DocBin(docs=[nlp(TEXTS[0])]).to_bytes()
     (doc,) = DocBin().from_bytes(stored).get_docs(nlp.vocab)
     assert [ent._.probability for ent in doc.ents] == [ent._.probability for ent in nlp(TEXTS[0]).ents]
     np.testing.assert_array_equal(doc.spans["trellis"].attrs["scores"], nlp(TEXTS[0]).spans["trellis"].attrs["scores"])

@@ -12,7 +12,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from trellis import CRF, Sentence, demo
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, ModelError
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "libraries.md"
 
@@ -32,7 +32,7 @@ def test_spacy_trains_with_the_configuration_of_the_guide(tmp_path: Path, monkey
     store(Path("dev.spacy"), data.dev[:100])
     train(Path("config.cfg"), Path("runs"), overrides={"components.trellis_ner.train.max_iterations": 30})
     nlp, tagger = spacy.load("runs/model-best"), CRF(max_iterations=30).fit(data.train[:300])
-    assert nlp.pipe_labels["trellis_ner"] == list(tagger.labels_)
+    assert nlp.pipe_labels["trellis_ner"] == sorted({label[2:] for label in tagger.labels_ if label != "O"})
     assert nlp.config["components"]["trellis_ner"]["train"] == {"family": "crf", "max_iterations": 30}
     docs = [Doc(nlp.vocab, words=list(sentence.tokens)) for sentence in data.dev[:100]]
     found = [[(e.start, e.end, e.label_) for e in doc.ents] for doc in nlp.pipe(docs)]
@@ -99,6 +99,22 @@ def test_a_component_with_a_model_does_not_learn(tmp_path: Path) -> None:
     before = component.tagger
     nlp.initialize(lambda: [example(nlp, ["Ada"], ents=["B-X"])])
     assert component.tagger is before
+
+
+def test_updates_batch_by_batch_are_refused_unless_initialize_has_learned() -> None:
+    nlp = spacy.blank("en")
+    component = nlp.add_pipe("trellis_ner", config={"train": {"max_iterations": 5}})
+    examples = [example(nlp, ["Ada", "slept"], ents=["B-PER", "O"])]
+    message = r"trellis_ner is not trained batch by batch: nlp\.initialize\(.*exclude=\['trellis_ner'\]"
+    with pytest.raises(ModelError, match=message):
+        nlp.update(examples)
+    assert nlp.update(examples, exclude=["trellis_ner"]) == {}
+    assert (component.add_label("PER"), component.add_label("PER"), component.add_label("LOC")) == (1, 0, 1)
+    assert component.labels == ("PER", "LOC")
+    with pytest.warns(UserWarning, match="trellis_ner: no example has the labels LOC"):
+        nlp.initialize(lambda: examples)
+    assert nlp.update(examples) == {"trellis_ner": 0.0}
+    assert component.labels == ("PER",)
 
 
 def test_settings_that_cannot_be_learned_with() -> None:

@@ -29,11 +29,13 @@ def registered() -> dict[str, Callable[..., Any]]:
     return {name: make for name, (make, _, _) in _FACTORIES.items()} | {"segmenting_tokenizer": make_tokenizer}
 
 
-def make_ner(nlp: Any, name: str, model: str | None, train: dict[str, Any], spans_key: str) -> Any:
-    """Entities; with their probabilities also the group `spans_key` of ``doc.spans``."""
+def make_ner(
+    nlp: Any, name: str, model: str | None, train: dict[str, Any], spans_key: str | None, overwrite: bool
+) -> Any:
+    """Entities, beside those that are there unless `overwrite`; with probabilities the group `spans_key` of spans."""
     from trellis.compat.spacy.components import EntityComponent
 
-    return EntityComponent(nlp, name, model, train, spans_key)
+    return EntityComponent(nlp, name, model, train, spans_key, overwrite)
 
 
 def make_tagger(nlp: Any, name: str, model: str | None, train: dict[str, Any], attribute: str | None) -> Any:
@@ -53,7 +55,7 @@ def make_segmenter(nlp: Any, name: str, model: str | None, train: dict[str, Any]
 _FACTORIES: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]] = {
     "trellis_ner": (
         make_ner,
-        {"spans_key": "trellis"},
+        {"spans_key": "trellis", "overwrite": False},
         {
             "assigns": ["doc.ents", "doc.spans"],
             "default_score_weights": {"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},

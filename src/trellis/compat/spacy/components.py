@@ -14,7 +14,7 @@ from typing import Any, Optional, Self
 
 import numpy as np
 
-from trellis import config
+from trellis import __version__, config
 from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.corpus import sentence_from_words
 from trellis.corpus.spacy import sentences_of, tagged_sentence
@@ -25,12 +25,15 @@ from trellis.models.data import segments
 from trellis.models.families import get_family, make_tagger
 from trellis.models.folder import prepare, save_model
 from trellis.ragged import offsets_of, ranges
+from trellis.tags import Role, Scheme
 from trellis.text import Sentence, splitter
 
 PARTS_OF_SPEECH = frozenset(
     "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()  # noqa: SIM905
 )
 _EXTENSION = "probability"
+_MAKER = "trellis"
+_PACKAGE = "trellis-crf"
 _COLUMNS = ("TAG", "POS", "LEMMA")
 _STRINGS = 100_000  # that a component remembers
 _BATCH = 1000  # documents that are tagged at a time, as many as a pipeline of spaCy takes
@@ -116,15 +119,10 @@ class Spans:
     kinds: Sequence[str]
 
     def objects(self, doc: Any, begin: int, low: int, high: int) -> list[Any]:
-        """The spans from `low` to `high` as those of a document that begins there, which keeps their probabilities."""
-        kind = _spacy().tokens.Span
-        columns = (self.first, self.stop, self.kind, self.probability)
-        places, known = [], {}
-        for first, stop, number, probability in zip(*(column[low:high].tolist() for column in columns), strict=True):
-            places.append((first - begin, stop - begin, self.kinds[number]))
-            known[_name(*places[-1])] = probability
-        doc.user_data.setdefault("trellis_spans", {}).update(known)
-        return [kind(doc, *place) for place in places]
+        """The spans from `low` to `high` as those of a document that begins at token `begin`."""
+        kind, columns = _spacy().tokens.Span, (self.first, self.stop, self.kind)
+        rows = zip(*(column[low:high].tolist() for column in columns), strict=True)
+        return [kind(doc, first - begin, stop - begin, self.kinds[number]) for first, stop, number in rows]
 
     @classmethod
     def of_tokens(cls, batch: Batch, answers: Answers) -> Self:
@@ -170,20 +168,27 @@ def add_extensions() -> None:
             kind.set_extension(_EXTENSION, getter=getter)
 
 
-def _name(start: int, end: int, label: str) -> str:
-    """Under which the probability of a span is kept with its document."""
-    return f"{start} {end} {label}"
-
-
 def _of_span(span: Any) -> float | None:
-    known: dict[str, float] = span.doc.user_data.get("trellis_spans", {})
-    return known.get(_name(span.start, span.end, span.label_))
+    """The score of this span in a group of ours, if it is in one."""
+    for group in span.doc.spans.values():
+        if group.attrs.get("made_by") == _MAKER:
+            for one, score in zip(group, group.attrs["scores"], strict=False):
+                if (one.start, one.end, one.label) == (span.start, span.end, span.label):
+                    return float(score)
+    return None
 
 
 def _of_token(token: Any) -> float | None:
     """None where there is no tag: at white space, and in a document that was not tagged."""
     known: Sequence[float] = token.doc.user_data.get("trellis_tags", ())
     return None if token.i >= len(known) or math.isnan(known[token.i]) else float(known[token.i])
+
+
+def name_package(nlp: Any) -> None:
+    """Have ``spacy package`` list ours among the requirements; it finds other packages by a file that ours lacks."""
+    requirements = nlp.meta.setdefault("requirements", [])
+    if not any(one.startswith(_PACKAGE) for one in requirements):
+        requirements.append(f"{_PACKAGE}{_spacy().util.get_minor_version_range(__version__)}")
 
 
 class StoredTagger:
@@ -238,7 +243,7 @@ class _Component(StoredTagger, ABC):
     """Takes documents in batches and tags their sentences together.
 
     ``spacy train`` trains a component in `initialize`, by the trainer of the family. spaCy's loop over batches has
-    nothing left to do: there is no `update`, so that it passes the component over.
+    nothing left to do.
     """
 
     def __init__(self, nlp: Any, name: str, model: str | None, train: dict[str, Any]) -> None:
@@ -246,7 +251,10 @@ class _Component(StoredTagger, ABC):
         self.train = train
         _untrained(name, train)  # refuses wrong settings
         self.vocab, self._strings = nlp.vocab, Strings(nlp.vocab.strings)
+        self._announced: list[str] = []
+        self._is_initialized = False
         add_extensions()
+        name_package(nlp)
 
     def __call__(self, doc: Any) -> Any:
         return next(self.pipe([doc]))
@@ -256,6 +264,8 @@ class _Component(StoredTagger, ABC):
         for docs in _spacy().util.minibatch(stream, batch_size):
             tagger = self.tagger
             self._check(tagger)
+            if docs[0].vocab is not self.vocab:  # another pipeline took the component over, by ``source=``
+                self.vocab, self._strings = docs[0].vocab, Strings(docs[0].vocab.strings)
             self._annotate(docs, tagger)
             yield from docs
 
@@ -267,6 +277,7 @@ class _Component(StoredTagger, ABC):
         dev: Optional[str] = None,  # noqa: UP045
     ) -> None:
         """Learn from the examples' references, unless the setting `model` names a model; `dev` is held-out data."""
+        self._is_initialized = True
         if self.model is not None:
             return
         sentences = list(self._labelled(example.reference for example in get_examples()))
@@ -274,11 +285,39 @@ class _Component(StoredTagger, ABC):
         if dev is not None:
             held_out = list(self._labelled(_spacy().tokens.DocBin().from_disk(dev).get_docs(nlp.vocab)))
         self.tagger = _untrained(self.name, self.train).fit(sentences, dev=held_out)
+        unseen = [label for label in self._announced if label not in self.labels]
+        if unseen:
+            warn(f"{self.name}: no example has the labels {', '.join(unseen)}", UserWarning)
+
+    def update(self, examples: Iterable[Any], *, losses: dict[str, float] | None = None, **_: Any) -> dict[str, float]:
+        """A step of spaCy's loop, which changes nothing: `initialize` learns from all examples at once."""
+        if not self._is_initialized:
+            raise ModelError(
+                f"{self.name} is not trained batch by batch: nlp.initialize(lambda: examples) trains it on all of "
+                f"them; to train other components only, give nlp.update exclude=[{self.name!r}], or name it in "
+                "frozen_components of spacy train"
+            )
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        return losses
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of the model; none if there is no model yet."""
-        return () if self._tagger is None else tuple(self._tagger.labels_)
+        """What the component writes, by the names of the model; before training, the labels that were announced."""
+        return tuple(self._announced) if self._tagger is None else self._labels_of(self._tagger)
+
+    def _labels_of(self, tagger: Tagger[Any]) -> tuple[str, ...]:
+        return tuple(tagger.labels_)
+
+    def add_label(self, label: str) -> int:
+        """Announce a label before training, which learns those of the examples; 1 if it is new."""
+        if label in self.labels:
+            return 0
+        if self._tagger is not None:
+            known = ", ".join(self.labels)
+            raise ModelError(f"{self.name}: the model knows the labels {known}: train one with examples of {label!r}")
+        self._announced.append(label)
+        return 1
 
     def _labelled(self, docs: Iterable[Any]) -> Iterator[Sentence]:
         """The sentences of documents that have what is to be learned; those that lack it are counted."""
@@ -320,9 +359,11 @@ class _Component(StoredTagger, ABC):
 class EntityComponent(_Component):
     """``trellis_ner``: entities of documents, and the probability of each."""
 
-    def __init__(self, nlp: Any, name: str, model: str | None, train: dict[str, Any], spans_key: str) -> None:
+    def __init__(
+        self, nlp: Any, name: str, model: str | None, train: dict[str, Any], spans_key: str | None, overwrite: bool
+    ) -> None:
         super().__init__(nlp, name, model, train)
-        self.spans_key = spans_key
+        self.spans_key, self.overwrite = spans_key, overwrite
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
         """Precision, recall and F1 of entities."""
@@ -331,6 +372,14 @@ class EntityComponent(_Component):
     def _check(self, tagger: Tagger[Any]) -> None:
         if segments(tagger.tagset_):
             raise ModelError(f"{self.name}: this model finds words and no names: use trellis_segmenter")
+        if tagger.tagset_.scheme is Scheme.PLAIN and "O" not in tagger.labels_:
+            raise ModelError(
+                f"{self.name}: this model gives every token a tag ({', '.join(tagger.labels_[:3])}, ...) and finds no "
+                "names: use trellis_tagger"
+            )
+
+    def _labels_of(self, tagger: Tagger[Any]) -> tuple[str, ...]:
+        return tuple(sorted({kind for role, kind in tagger.tagset_.parsed if role is not Role.O and kind}))
 
     def _annotate(self, docs: Sequence[Any], tagger: Tagger[Any]) -> None:
         if _reads_characters(tagger):
@@ -344,11 +393,11 @@ class EntityComponent(_Component):
     def _write(self, docs: Sequence[Any], bounds: IntArray, spans: Spans) -> None:
         """Tokens get their entities by arrays; there are objects only for what was found."""
         library = _spacy()
-        attributes = [library.attrs.IDS[name] for name in ("ENT_IOB", "ENT_TYPE", "ENT_KB_ID")]
+        attributes = [library.attrs.IDS[name] for name in ("ENT_IOB", "ENT_TYPE", "ENT_KB_ID", "ENT_ID")]
         group, key = library.tokens.SpanGroup, self.spans_key
         numbers = np.array([self._number(kind) for kind in spans.kinds], dtype=np.uint64)
-        # For each token the place in an entity, its label and its (unknown) id in a knowledge base.
-        tokens = np.zeros((int(bounds[-1]), 3), dtype=np.uint64)
+        # For each token the place in an entity, its label and its ids, which are unknown.
+        tokens = np.zeros((int(bounds[-1]), len(attributes)), dtype=np.uint64)
         tokens[:, 0] = _OUTSIDE
         lengths = spans.stop - spans.first
         inside = ranges(spans.first, lengths)
@@ -357,11 +406,20 @@ class EntityComponent(_Component):
         tokens[inside, 1] = np.repeat(numbers[spans.kind], lengths)
         owned = np.searchsorted(spans.first, bounds).tolist()
         for doc, (begin, end), (low, high) in zip(docs, pairwise(bounds.tolist()), pairwise(owned), strict=True):
-            if end > begin:
-                doc.from_array(attributes, tokens[begin:end])
-            objects = spans.objects(doc, begin, low, high) if low < high else ()
+            objects = spans.objects(doc, begin, low, high) if low < high else []
             scores = spans.probability[low:high].copy() if low < high else _NOTHING
-            doc.spans[key] = group(doc, name=key, spans=objects, attrs={"scores": scores})
+            present = () if self.overwrite else doc.ents
+            if present:
+                taken = {place for one in present for place in range(one.start, one.end)}
+                is_free = [taken.isdisjoint(range(one.start, one.end)) for one in objects]
+                doc.ents = [*present, *(one for one, free in zip(objects, is_free, strict=True) if free)]
+                stays = [free or one in present for one, free in zip(objects, is_free, strict=True)]
+                scores = scores[np.array(stays, dtype=np.bool_)]
+                objects = [one for one, stay in zip(objects, stays, strict=True) if stay]
+            elif end > begin:
+                doc.from_array(attributes, tokens[begin:end])
+            if key is not None:
+                doc.spans[key] = group(doc, name=key, spans=objects, attrs={"scores": scores, "made_by": _MAKER})
 
 
 class TagComponent(_Component):
@@ -448,6 +506,7 @@ class SegmentingTokenizer(StoredTagger):
     def __init__(self, nlp: Any, model: str | None) -> None:
         super().__init__("the tokenizer trellis_segmenter.v1", model)
         self.vocab = nlp.vocab
+        name_package(nlp)
 
     def __call__(self, text: str) -> Any:
         _check_makes_words(self.name, self.tagger)
