@@ -192,6 +192,37 @@ class TestResults:
         assert ours.decode(batch.emissions, batch.mask) == theirs.decode(batch.emissions, batch.mask)
 
 
+class TestPrivateMethods:
+    """Public scripts call them; they take the time first, whatever `batch_first` says."""
+
+    @SHAPES
+    @ORDERS
+    def test_give_the_same_numbers_and_gradients(self, lengths: list[int], num_tags: int, batch_first: bool) -> None:
+        pair, batch = make_pair(num_tags, batch_first), make_batch(lengths, num_tags)
+        for mask in (batch.mask, batch.mask.to(torch.uint8)):
+            found = []
+            for crf in pair:
+                crf.zero_grad()
+                emissions = batch.emissions.clone().requires_grad_()
+                score, log_z = (
+                    crf._compute_score(emissions, batch.tags, mask),
+                    crf._compute_normalizer(emissions, mask),
+                )
+                (log_z - 2 * score).sum().backward()
+                grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in crf.parameters()]
+                found.append([score, log_z, emissions.grad, *grads])
+            for actual, expected in zip(*found[::-1], strict=True):
+                assert_close(actual, expected)
+            theirs, ours = (crf._viterbi_decode(batch.emissions, mask) for crf in pair)
+            assert ours == theirs
+
+    @ORDERS
+    @pytest.mark.parametrize("bad", ["too few tags", "tags too short", "mask too short", "mask off at the origin"])
+    def test_validate(self, bad: str, batch_first: bool) -> None:
+        assert_same_error(lambda module: module.CRF(3, batch_first)._validate(*BAD_CALLS[bad]))
+        assert [crf._validate(E, tags=Y, mask=ON) for crf in make_pair(3, batch_first)] == [None, None]
+
+
 class TestDetails:
     def test_default_reduction_is_sum_and_default_mask_is_all_on(self) -> None:
         theirs, ours = make_pair(3)
