@@ -36,26 +36,40 @@ double dot(const double* a, const double* b, int64_t size) {
   return fold(sums);
 }
 
-// A number that is read is used several times, and six sums fit the registers of AVX2.
+// A vector of double from memory, where it may be in single precision.
+template <typename T>
+inline Vec<double> load_wide(const T* p) {
+  typedef T From __attribute__((vector_size(sizeof(T) * width<double>)));
+  From v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return __builtin_convertvector(v, Vec<double>);
+}
+
+// A number that is read is used several times, and six sums of eight lanes fit the registers of AVX2. The vectors are
+// written out, since compilers turn a loop over the lanes of all sums into shuffles.
 template <typename T>
 void dot_three_two(const double* const* three, const T* const* two, int64_t size, double* products) {
   constexpr int few = 8;
   const double *s = three[0], *y = three[1], *v = three[2];
   const T *left = two[0], *right = two[1];
-  double s_left[few] = {}, y_left[few] = {}, v_left[few] = {}, s_right[few] = {}, y_right[few] = {}, v_right[few] = {};
-  const auto add = [&](int64_t i, int j) __attribute__((always_inline)) {
-    const double l = double(left[i]), r = double(right[i]);
-    s_left[j] += s[i] * l, y_left[j] += y[i] * l, v_left[j] += v[i] * l;
-    s_right[j] += s[i] * r, y_right[j] += y[i] * r, v_right[j] += v[i] * r;
-  };
+  Vec<double> sums[few / width<double>][6] = {};
   int64_t i = 0;
   for (; i + few <= size; i += few) {
     if (i % stretch == 0) fetch_next(left + i, stretch), fetch_next(right + i, stretch);
-    for (int j = 0; j < few; ++j) add(i + j, j);
+    for (int part = 0; part < few / width<double>; ++part) {
+      const int64_t at = i + part * width<double>;
+      const Vec<double> l = load_wide(left + at), r = load_wide(right + at);
+      const Vec<double> s_at = load(s + at), y_at = load(y + at), v_at = load(v + at);
+      sums[part][0] += s_at * l, sums[part][1] += y_at * l, sums[part][2] += v_at * l;
+      sums[part][3] += s_at * r, sums[part][4] += y_at * r, sums[part][5] += v_at * r;
+    }
   }
-  for (; i < size; ++i) add(i, 0);
-  double* sums[] = {s_left, y_left, v_left, s_right, y_right, v_right};
-  for (int k = 0; k < 6; ++k) products[k] = fold<few>(sums[k]);
+  for (int k = 0; k < 6; ++k) {
+    double lane_sums[few];
+    for (int part = 0; part < few / width<double>; ++part) store(lane_sums + part * width<double>, sums[part][k]);
+    for (int64_t rest = i; rest < size; ++rest) lane_sums[0] += three[k % 3][rest] * double(two[k / 3][rest]);
+    products[k] = fold<few>(lane_sums);
+  }
 }
 
 template <typename T>
