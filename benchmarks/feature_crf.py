@@ -281,11 +281,11 @@ def segmentation(folder: Path, out: Path) -> Section:
     jieba.initialize()
     characters = sum(map(len, texts))
     times = {
-        "Trellis": best_of(lambda: [words_of(*pair) for pair in zip(tokens, model.predict(tokens), strict=True)]),
+        "Trellis": best_of(lambda: model.cut(texts)),
         "jieba": best_of(lambda: [jieba.lcut(text) for text in texts], at_least=3),
     }
     found = {
-        "Trellis": [words_of(*pair) for pair in zip(tokens, model.predict(tokens), strict=True)],
+        "Trellis": model.cut(texts),
         "jieba": [jieba.lcut(text) for text in texts],
     }
     f1 = {name: segmentation_scores(gold, words).words.f1 for name, words in found.items()}
@@ -305,16 +305,6 @@ def segmentation(folder: Path, out: Path) -> Section:
         "the same text before; before 'first time' only the training part, before 'just opened' nothing."
     )
     return Section(f"Chinese segmentation, GSD test, {characters} characters, one core", rows, bars, note)
-
-
-def words_of(characters: list[str], tags: list[str]) -> list[str]:
-    words: list[str] = []
-    for character, tag in zip(characters, tags, strict=True):
-        if tag in "BS":
-            words.append(character)
-        else:
-            words[-1] += character
-    return words
 
 
 def scaling(folder: Path) -> Section:

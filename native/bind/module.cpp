@@ -53,6 +53,7 @@ NB_MODULE(_native, m) {
   bind_text(m);
   bind_token_scorer(m);
   bind_optimizers(m);
+  bind_words(m);
 }
 
 }  // namespace trellis::bind

@@ -513,6 +513,28 @@ class EasyWords:
     ) -> list[str] | None: ...
 
 def find_tokens(text: str, tokens: Sequence[str], /) -> tuple[tuple[int, int], ...]: ...
+def cut_words(
+    texts: Sequence[str],
+    tokens: Sequence[Sequence[str]],
+    labels: Sequence[Sequence[str]],
+    numbers: dict[str, int],
+    starts: npt.NDArray[np.bool_],
+    kinds: Sequence[str] | None,
+    /,
+) -> list[list[Any]]: ...
+def text_spans(
+    type: type[Any],
+    text: str,
+    tokens: Sequence[str],
+    begin: npt.NDArray[np.int64],
+    end: npt.NDArray[np.int64],
+    kind: npt.NDArray[np.int64],
+    kinds: tuple[str, ...],
+    probabilities: npt.NDArray[np.float64],
+    first: int,
+    stop: int,
+    /,
+) -> tuple[Any, ...]: ...
 
 PackedTexts = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], bool]
 

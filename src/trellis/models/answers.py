@@ -6,7 +6,7 @@ made when they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from trellis import _native
 from trellis.arrays import FloatArray, IntArray
 from trellis.corpus import words_of_spans
 from trellis.lazy import cached
@@ -155,20 +156,18 @@ class Tagged:
     @cached
     def spans(self) -> tuple[TextSpan, ...]:
         """By position; if tags stand alone (parts of speech), each token is one."""
-        return tuple(map(TextSpan._make, self._span_rows()))
-
-    def _span_rows(self) -> Iterable[tuple[Any, ...]]:
-        """The fields of each span."""
-        rows, table = self._answers.spans_of(self._index), self._answers.spans
+        answers, index = self._answers, self._index
+        rows, table, text = answers.spans_of(index), answers.spans, answers.texts[index]
         if rows.start == rows.stop:
             return ()
-        begin, end, kind = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
-        text, offsets = self.text, self._untagged.offsets or ()
-        starts, stops = [offsets[b][0] for b in begin], [offsets[e - 1][1] for e in end]
-        texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
-        labels = [table.kinds[k] for k in kind]
-        probabilities = self._answers.span_probabilities[rows].tolist()
-        return zip(starts, stops, labels, texts, probabilities, strict=True)
+        columns, p = (table.begin, table.end, table.kind, table.kinds), answers.span_probabilities
+        if text is not None:
+            return _native.text_spans(TextSpan, text, answers.inputs[index], *columns, p, rows.start, rows.stop)
+        begin, end, kind = (column[rows].tolist() for column in columns[:3])
+        offsets = self._untagged.offsets or ()
+        places = [(offsets[b][0], offsets[e - 1][1]) for b, e in zip(begin, end, strict=True)]
+        fields = zip(places, kind, p[rows].tolist(), strict=True)
+        return tuple(TextSpan(x, y, table.kinds[k], self.text[x:y], q) for (x, y), k, q in fields)
 
     @cached
     def token_spans(self) -> tuple[ScoredSpan, ...]:
@@ -243,7 +242,7 @@ class Tagged:
 
     def to_records(self) -> list[dict[str, Any]]:
         """One dict per span: start, end, label, text, probability."""
-        return [dict(zip(TextSpan._fields, row, strict=True)) for row in self._span_rows()]
+        return [span._asdict() for span in self.spans]
 
     def to_pandas(self) -> Any:
         """One row per span, as a `pandas.DataFrame`."""

@@ -27,10 +27,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Sel
 
 import numpy as np
 
-from trellis import chain, config, store
+from trellis import _native, chain, config, store
 from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
 from trellis.corpus import OnBadTags
-from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, required, shown
+from trellis.errors import (
+    ConfigError,
+    DataError,
+    ModelError,
+    NotFittedError,
+    StoreError,
+    TagError,
+    number_of,
+    required,
+    shown,
+    some_of,
+)
 from trellis.lexicon import Lexicon
 from trellis.lexicon.bonus import cut_at_gaps
 from trellis.lexicon.chains import apply_lexicons
@@ -52,6 +63,7 @@ from trellis.models.data import (
     listed,
     mended,
     name_of,
+    segments,
     tokenizer_for,
 )
 from trellis.models.folder import ModelFolder, training
@@ -461,6 +473,55 @@ class Tagger(Generic[C], ABC):
         inputs, raw = inputs_of(items, how, with_gaps=cuts_words(self._fitted_tags(), how))
         blocks = self._posteriors(inputs, known, [isinstance(item, str) for item in items], lexicon)
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
+
+    @overload
+    def cut(  # type: ignore[overload-overlap]
+        self, texts: str, *, tags: Literal[False] = ..., lexicon: LexiconOption = ...
+    ) -> list[str]: ...
+    @overload
+    def cut(  # type: ignore[overload-overlap]
+        self, texts: str, *, tags: Literal[True], lexicon: LexiconOption = ...
+    ) -> list[tuple[str, str]]: ...
+    @overload
+    def cut(
+        self, texts: Iterable[str], *, tags: Literal[False] = ..., lexicon: LexiconOption = ...
+    ) -> list[list[str]]: ...
+    @overload
+    def cut(
+        self, texts: Iterable[str], *, tags: Literal[True], lexicon: LexiconOption = ...
+    ) -> list[list[tuple[str, str]]]: ...
+    def cut(self, texts: str | Iterable[str], *, tags: bool = False, lexicon: LexiconOption = "own") -> list[Any]:
+        """The words of a raw text, or of each of a list of raw texts, by a model that segments characters.
+
+        White space is no part of any word. With `tags`, each word is a pair with its tag, if the model finds both.
+        """
+        labels, how = self._fitted_tags(), splitter(self.tokenizer_)
+        if not self.makes_words:
+            raise ModelError(
+                "cut needs a model that makes words of characters, with labels such as B, M, E, S for each of them: "
+                f"this one has {some_of(labels.labels)}, and tagger(text) gives its spans"
+            )
+        if tags and segments(labels):
+            raise ModelError("the labels of this model only say where words begin and end: it has no tags of words")
+        given = [texts] if isinstance(texts, str) else listed(texts)
+        for number, text in enumerate(given if {*map(type, given)} - {str} else ()):
+            if not isinstance(text, str):
+                raise DataError(f"text {number} must be a string, got {shown(text)}")
+        if not how.covers:  # what lies between its tokens may be part of a word
+            found = [[(span.text, span.label) if tags else span.text for span in one] for one in self(given)]
+            return found[0] if isinstance(texts, str) else found
+        tokens = [how.split(text) for text in given]
+        pairs = enumerate(zip(given, tokens, strict=True))
+        gapped = {i for i, (text, own) in pairs if len(own) != len(text) and len(text.split(None, 1)) > 1}
+        best = self.predict([own for i, own in enumerate(tokens) if i not in gapped], lexicon=lexicon)
+        numbers = sorted(gapped)
+        blocks = self._posteriors([how.sentence(given[i]) for i in numbers], None, [True] * len(numbers), lexicon)
+        for i, path in zip(numbers, (path for block in blocks for path in block.best()), strict=True):
+            best.insert(i, path)
+        numbered = {label: number for number, label in enumerate(labels.labels)}
+        kinds = [kind for _, kind in labels.parsed] if tags else None
+        words = _native.cut_words(given, tokens, best, numbered, labels.span_steps()[0], kinds)
+        return words[0] if isinstance(texts, str) else words
 
     def answers(
         self,
