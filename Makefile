@@ -76,7 +76,7 @@ fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from 
 # Where there is no clang and none can be installed, it says so and passes.
 fuzz-native: $(VENV)/.dev  ## native readers under a fuzzer that looks for new paths, for FUZZ_SECONDS (300) in all
 	@command -v clang++ > /dev/null || apt-get install -y -q clang > /dev/null 2>&1 || true
-	$(BIN)/python -m tests.fuzz_native --seconds $$(($(FUZZ_SECONDS) / 3))
+	$(BIN)/python -m tests.fuzz_native --seconds $$(($(FUZZ_SECONDS) / 4))
 
 sanitize: $(VENV)/.dev  ## tests of native code on builds that check memory, arithmetic, threads and names
 	$(BIN)/python -m tests.sanitize

@@ -1,6 +1,7 @@
 """A fuzzer that looks for new paths through native code: ``python -m tests.fuzz_native [TARGET ...]``.
 
 model   files of models, their bytes or the arrays in them, changed: the reader opens them or says what is wrong
+crfsuite  model files of CRFsuite, changed: they are read, or the reader says what is wrong
 dicts   features of tokens as nested dicts, lists and odd objects, read twice: what is read is the same
 text    texts and tokens: splitting, finding, packing
 
@@ -23,7 +24,7 @@ from typing import Any
 from tests.sanitize import ROOT, build, prepare
 
 HOME = ROOT / "build" / "fuzz"
-TARGETS = ("model", "dicts", "text")
+TARGETS = ("model", "crfsuite", "dicts", "text")
 
 
 def fuzz_model() -> Callable[[Any], None]:
@@ -75,6 +76,35 @@ def fuzz_model() -> Callable[[Any], None]:
             write(original[:at] + data.ConsumeBytes(data.ConsumeIntInRange(0, 32)) + original[at + gone :])
         with suppress(TrellisError):
             trellis.load(path).predict([["a", "Dé", "new"], []])
+
+    return one
+
+
+def fuzz_crfsuite() -> Callable[[Any], None]:
+    import struct
+
+    import trellis
+    from trellis.errors import TrellisError
+    from trellis.models import crfsuite
+
+    X = [[{"a": 1.5, "b": "c"}, ["d", "四"]], [{"b": "e"}]] * 2
+    model = trellis.CRF(features="given", constraints=False, scheme="plain").fit(X, [["A", "B"], ["四"]] * 2)
+    original = crfsuite.to_bytes(model)
+
+    def one(data: Any) -> None:
+        file = bytearray(original)
+        for _ in range(data.ConsumeIntInRange(1, 4)):
+            at = data.ConsumeIntInRange(0, len(file) - 1)
+            if data.ConsumeBool():  # a number, often one that is nearly right
+                size = data.PickValueInList([len(file), at, 2048, 0])
+                number = data.ConsumeIntInRange(-8, 8) + size if data.ConsumeBool() else data.ConsumeInt(4)
+                file[at : at + 4] = struct.pack("<I", number % 2**32)
+            else:
+                file[at : at + data.ConsumeIntInRange(0, 8)] = data.ConsumeBytes(8)
+        if data.ConsumeBool():
+            file[4:8] = struct.pack("<I", len(file))
+        with suppress(TrellisError):
+            trellis.CRF.from_stored(crfsuite.read(bytes(file), "file")).predict(X)
 
     return one
 
@@ -164,7 +194,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60, help="for each target")
     parser.add_argument("--runs", type=int, default=-1, help="executions of each target; default: no limit")
     parser.add_argument("--work", help=argparse.SUPPRESS)
-    parser.add_argument("target", nargs="*", help="model, dicts, text; all of them unless given")
+    parser.add_argument("target", nargs="*", help="model, crfsuite, dicts, text; all of them unless given")
     given, options = parser.parse_known_args()
     if given.work:
         work(given.work, [*given.target, *options])

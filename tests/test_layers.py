@@ -164,13 +164,14 @@ NATIVE = Path(__file__).parents[1] / "native"
 ROOMS: dict[str, tuple[str, ...]] = {
     "base": (),
     "chain": ("base",),
+    "crfsuite": (),
     "features": ("base", "chain"),
     "hmm": ("base", "chain"),
     "layers": ("base", "chain"),
     "optimizers": ("base",),
     "segments": ("base", "chain"),
     "text": ("base",),
-    "bind": ("base", "chain", "features", "hmm", "layers", "optimizers", "segments", "text"),
+    "bind": ("base", "chain", "crfsuite", "features", "hmm", "layers", "optimizers", "segments", "text"),
 }
 SOURCES = sorted(path.relative_to(NATIVE).as_posix() for path in NATIVE.rglob("*") if path.suffix in (".h", ".cpp"))
 # Headers that are compiled once per instruction set without saying so in their names, since every kernel needs them.

@@ -43,6 +43,7 @@ NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // a graph that lives until the interpreter ends is not a leak
   bind_runtime(m);
   bind_attributes(m);
+  bind_crfsuite(m);
   bind_dataset(m);
   bind_expectation(m);
   bind_inference(m);

@@ -264,6 +264,7 @@ inline Items items_of(PyObject* object, const std::string& otherwise) {
 
 // What each file of this folder adds to the Python module.
 void bind_attributes(nanobind::module_& m);
+void bind_crfsuite(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 
 from tests.cli.conftest import Shell, sentences
-from trellis.models import CRF
+from trellis.models import CRF, load
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_graph_gives_only_what_is_wanted(shell: Shell, model: Path) -> None:
     ran = shell("export", model, "--onnx", target, "--outputs", "tags")
     assert ran.err == "trellis: outputs of a graph are one or more of labels, marginals, probability, got tags\n"
     ran = shell("export", model, "--web", model.with_name("site"), "--outputs", "labels")
-    assert ran.err == "trellis: --outputs is only for --onnx: the page shows all of them\n"
+    assert ran.err == "trellis: --outputs is only for --onnx\n"
 
 
 def test_without_onnx_one_line_says_how_to_get_it(shell: Shell, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,5 +52,13 @@ def test_either_a_file_or_a_page(shell: Shell, model: Path) -> None:
         ran = shell("export", model, *options)
         assert (ran.code, ran.err) == (
             2,
-            "trellis: give either --onnx FILE or --web DIR, with --runtime only for --web\n",
+            "trellis: give one of --onnx FILE, --web DIR and --crfsuite FILE, with --runtime only for --web\n",
         )
+
+
+def test_a_feature_crf_as_a_file_of_crfsuite(shell: Shell, model: Path) -> None:
+    target, free = model.with_name("model.crfsuite"), CRF(max_iterations=5, constraints=False).fit(sentences())
+    free.save(model)
+    assert shell("export", model, "--crfsuite", target).code == 0
+    words = ["She", "lives", "in", "Paris"]
+    assert load(target).predict([free.feature_names(words)]) == free.predict([words])

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from trellis import config, files, store
 from trellis.errors import ModelError, StoreError
+from trellis.models import crfsuite
 from trellis.models.families import FAMILIES, tagger_class
 from trellis.training.checkpoint import TrainingFolder, has_checkpoints, locked, owner_of, read_state
 from trellis.training.history import CURVE, HISTORY, history_texts
@@ -118,8 +119,9 @@ def model_file(path: str | Path) -> Path:
 
 
 def load(path: str | Path, *, verify: bool = True) -> Tagger[Any]:
-    """Open a saved model of any kind: a file that `save` wrote, or a folder that ``trellis train`` made."""
-    stored = store.load(model_file(path), verify=verify)
+    """Open a saved model of any kind: a file that `save` or CRFsuite wrote, or a folder that ``trellis train`` made."""
+    file = model_file(path)
+    stored = crfsuite.read_file(file) if crfsuite.is_file_of_crfsuite(file) else store.load(file, verify=verify)
     try:
         cls = tagger_class(stored.kind)
     except StoreError as error:
