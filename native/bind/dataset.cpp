@@ -110,29 +110,40 @@ void bind_dataset(nb::module_& m) {
       .def_prop_ro("offsets",
                    [](const Dataset& self) { return copy_of(self.offsets.data(), self.offsets.size()); },
                    nb::rv_policy::move)
-      .def("arrays",  // offsets, token_bundles [N, groups], bundle_ends, attributes, values, families [groups, 2]
+      .def("arrays",  // offsets, token_bundles [N, groups], bundle_ends, attributes, values; of windows these three:
            [](const Dataset& self) {
-             std::vector<int32_t> families;
-             for (const Family& family : self.families) families.insert(families.end(), {family.number, family.row});
+             std::vector<int32_t> windows, places, bundles;  // width, units and groups of each; what they have together
+             for (const Window& window : self.windows) {
+               windows.insert(windows.end(), {int32_t(window.width()), int32_t(window.bundles.size()) / int32_t(window.width())});
+               windows.insert(windows.end(), window.groups.begin(), window.groups.end());
+               places.insert(places.end(), window.places.begin(), window.places.end());
+               bundles.insert(bundles.end(), window.bundles.begin(), window.bundles.end());
+             }
              return nb::make_tuple(copy_of(self.offsets.data(), self.offsets.size()),
                                    copy_of(self.token_bundles.data(), self.token_bundles.size()),
                                    copy_of(self.bundle_ends.data(), self.bundle_ends.size()),
                                    copy_of(self.attributes.data(), self.attributes.size()),
-                                   copy_of(self.values.data(), self.values.size()),
-                                   copy_of(families.data(), families.size()));
+                                   copy_of(self.values.data(), self.values.size()), to_numpy(std::move(windows)),
+                                   to_numpy(std::move(places)), to_numpy(std::move(bundles)));
            })
       .def_static("of_arrays",  // the inverse; the caller has made sure that they are the same
                   [](const Array<const int64_t>& offsets, const Array<const int32_t>& token_bundles,
                      const Array<const int64_t>& bundle_ends, const Array<const int32_t>& attributes,
-                     const Array<const double>& values, const Array<const int32_t>& families) {
+                     const Array<const double>& values, const Array<const int32_t>& windows,
+                     const Array<const int32_t>& places, const Array<const int32_t>& bundles) {
                     auto data = std::make_unique<Dataset>();
                     data->offsets.assign(offsets.data(), offsets.data() + offsets.size());
                     data->token_bundles.assign(token_bundles.data(), token_bundles.data() + token_bundles.size());
                     data->bundle_ends.assign(bundle_ends.data(), bundle_ends.data() + bundle_ends.size());
                     data->attributes.assign(attributes.data(), attributes.data() + attributes.size());
                     data->values.assign(values.data(), values.data() + values.size());
-                    for (size_t g = 0; g + 1 < families.size(); g += 2)
-                      data->families.push_back({families.data()[g], families.data()[g + 1]});
+                    const int32_t *place = places.data(), *bundle = bundles.data();
+                    for (const int32_t* at = windows.data(); at < windows.data() + windows.size();) {
+                      const int64_t width = *at++, units = *at++;
+                      const int32_t* last = place + data->tokens() + (width - 1) * data->sentences();
+                      data->windows.push_back({{at, at + width}, {place, last}, {bundle, bundle + units * width}});
+                      at += width, place = last, bundle += units * width;
+                    }
                     if (data->tokens() && !data->token_bundles.empty())
                       data->groups = int64_t(data->token_bundles.size()) / data->tokens();
                     return data.release();

@@ -19,10 +19,22 @@
 
 namespace trellis::features {
 
+// Groups of templates that look at the same cells, each from one row before the one that it follows (the character
+// before, this one, the next one). What they say wherever these cells hold the same strings is one unit: a bundle for
+// each of them, about as many tokens in a row. Place q of a sentence of T tokens, q = 0 .. T + width - 2, has a unit,
+// whose bundle i is that of token q - (width - 1) + i.
+struct Window {
+  std::vector<int32_t> groups;   // [width]
+  std::vector<int32_t> places;   // [N + (width - 1) B] the unit at each place, sentence by sentence
+  std::vector<int32_t> bundles;  // [units, width], or -1 if no token has it
+
+  int64_t width() const { return int64_t(groups.size()); }
+};
+
 struct Dataset {
   std::vector<int64_t> offsets{0};       // [B + 1] tokens of each sentence
   int64_t groups = 1;
-  std::vector<Family> families;          // [groups], or empty if the groups are not those of templates
+  std::vector<Window> windows;           // all groups, or none if they are not those of templates
   std::vector<int32_t> token_bundles;    // [N, groups]; empty if token n is bundle n
   std::vector<int64_t> bundle_ends;      // [U] where the attributes of a bundle end
   std::vector<int32_t> attributes;       // [E]
@@ -45,7 +57,7 @@ struct Dataset {
   }
   // Only sentences and tokens can be counted after that.
   void forget_features() {
-    release(token_bundles), release(bundle_ends), release(attributes), release(values), release(kinds);
+    release(windows), release(token_bundles), release(bundle_ends), release(attributes), release(values), release(kinds);
   }
   // f(attribute, value) for each attribute of a token
   template <typename F>

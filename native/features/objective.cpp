@@ -230,6 +230,8 @@ void Objective::make_plan() {
 
 void Objective::settle() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  // A plan is made from one of these; both say the same.
+  has_windows(*data_, pairs()) ? release(data_->token_bundles) : release(data_->windows);
   make_plan();
   data_->forget_features();
   settled_ = true;

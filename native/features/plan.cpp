@@ -133,7 +133,7 @@ void Plan<R>::score_places(int64_t first, int64_t last, R* emissions) const {
     const int64_t begin = first + task * chunk, end = std::min(begin + chunk, last);
     for (int64_t b = begin; b < end; ++b) {
       for (size_t w = 0; w < windows.size(); ++w) {
-        const Window& own = plan_.windows.data()[w];
+        const WindowRows& own = plan_.windows.data()[w];
         windows[w] = {plan_.places.data() + own.first_place + offsets[b] + (own.width - 1) * b, own.width};
       }
       kernels_.add_places(rows_, L_, windows.data(), int64_t(windows.size()), offsets[b + 1] - offsets[b],
@@ -149,7 +149,7 @@ void Plan<R>::add_unit_gradient(double* gradient) {
   const ListArrays<Borrowed>& uses = plan_.unit_uses;
   run_balanced(uses.ends.data(), uses.size(), [&](int64_t first, int64_t last) {
     for (size_t w = 0; w < plan_.windows.size(); ++w) {
-      const Window& own = plan_.windows.data()[w];
+      const WindowRows& own = plan_.windows.data()[w];
       const int64_t stop = w + 1 < plan_.windows.size() ? plan_.windows.data()[w + 1].first_unit : uses.size();
       for (int64_t from = std::max(first, own.first_unit); from < std::min(last, stop); from += at_once) {
         const int64_t to = std::min({from + at_once, last, stop});

@@ -39,7 +39,7 @@ struct ListArrays {
 };
 
 // Where the rows, the units and the places of one kind of window begin; see window_plan.cpp.
-struct Window {
+struct WindowRows {
   int64_t width, first_row, first_unit, first_place;
 };
 
@@ -55,7 +55,7 @@ struct PlanArrays {
   ListArrays<Array> bundle_uses;                 // of each shared bundle: the tokens' rows
   ListArrays<Array> attribute_uses;              // of each attribute with a row: rows of bundles and tokens
   ListArrays<Array> pair_uses;                   // of each used pair: rows of bundles and tokens
-  Array<Window> windows;                         // if there are any, only these, offsets and attributes have items:
+  Array<WindowRows> windows;                     // if there are any, only these, offsets and attributes have items:
   Array<int32_t> places;                         // the first row of the unit at each place, rows_ahead more
   Array<int32_t> row_pairs;                      // of each row of a unit: the first pair of its own attribute, if any,
   Array<uint8_t> row_labels;                     // and bit l if that has a pair with label l

@@ -38,33 +38,55 @@ class TemplateCompiler {
       : set_(set), columns_(columns), data_(data), attributes_(attributes), grow_(grow), keys_(attributes.key_index()),
         values_(set.readings.size()) {}
 
-  // The bundles of one group of templates.
-  void compile(size_t g) {
-    const Group& group = set_.groups[g];
-    const std::vector<Source>& sources = group.sources;
+  // The units of a window, numbered in the order of their first places.
+  void number_units(Window& window) {
+    const std::vector<Source>& sources = set_.groups[size_t(window.groups[0])].sources;
+    const int64_t before = window.width() - 1;
     // The first two codes become one number, that and the third another, and so on.
     std::vector<HashTable<int32_t>> chain;
     for (size_t i = 1; i < sources.size(); ++i) chain.emplace_back(std::min<uint64_t>(uint64_t(data_.tokens()), 1 << 18));
-    std::vector<int32_t> bundle_of;  // by the last number, -1 if there is no bundle yet
-    for (int64_t b = 0; b < data_.sentences(); ++b) {
-      const int64_t first = data_.offsets[size_t(b)];
-      const Cells cells{columns_, first, data_.offsets[size_t(b) + 1] - first};
-      for (int64_t t = 0; t < cells.length; ++t) {
+    std::vector<int32_t> unit_of;  // by the last number, or -1
+    int32_t units = 0;
+    window.places.reserve(size_t(data_.tokens() + before * data_.sentences()));
+    for_sentences([&](const Cells& cells) {
+      if (!cells.length) return window.places.resize(window.places.size() + size_t(before), 0);
+      for (int64_t t = -before; t < cells.length; ++t) {
         constexpr int64_t ahead = 6;
         if (!chain.empty() && t + ahead < cells.length)
           chain[0].fetch(pair_key(cells.code(sources[0], t + ahead), cells.code(sources[1], t + ahead)));
         int64_t key = sources.empty() ? 0 : cells.code(sources[0], t);
         for (size_t i = 1; i < sources.size(); ++i)
           key = chain[i - 1].add(pair_key(key, cells.code(sources[i], t)), int32_t(chain[i - 1].count()));
-        if (size_t(key) >= bundle_of.size()) bundle_of.resize(std::max(size_t(key) + 1, bundle_of.size() * 2), -1);
-        if (bundle_of[size_t(key)] < 0) bundle_of[size_t(key)] = make_bundle(group, cells, t);
-        data_.token_bundles[size_t((first + t) * data_.groups) + g] = bundle_of[size_t(key)];
+        if (size_t(key) >= unit_of.size()) unit_of.resize(std::max(size_t(key) + 1, unit_of.size() * 2), -1);
+        if (unit_of[size_t(key)] < 0) unit_of[size_t(key)] = units++;
+        window.places.push_back(unit_of[size_t(key)]);
       }
-    }
+    });
+    window.bundles.assign(size_t(units * window.width()), -1);
+  }
+
+  // The bundles of the group at a row of a window.
+  void make_bundles(Window& window, int64_t row) {
+    const int32_t g = window.groups[size_t(row)];
+    const int32_t* place = window.places.data() + window.width() - 1 - row;
+    for_sentences([&](const Cells& cells) {
+      for (int64_t t = 0; t < cells.length; ++t) {
+        int32_t& bundle = window.bundles[size_t(place[t] * window.width() + row)];
+        if (bundle < 0) bundle = make_bundle(set_.groups[size_t(g)], cells, t);
+        data_.token_bundles[size_t((cells.first + t) * data_.groups + g)] = bundle;
+      }
+      place += cells.length + window.width() - 1;
+    });
     look_up();
   }
 
  private:
+  template <typename F>
+  void for_sentences(F f) const {
+    for (int64_t b = 0; b < data_.sentences(); ++b)
+      f(Cells{columns_, data_.offsets[size_t(b)], data_.offsets[size_t(b) + 1] - data_.offsets[size_t(b)]});
+  }
+
   // The number of the value that a reading has of a cell, or -1 if the attributes do not know it.
   int32_t value_of(int reading, int64_t code) {
     constexpr int32_t not_read = -2;
@@ -149,10 +171,17 @@ Dataset compile_templates(const std::shared_ptr<const TemplateSet>& set, const C
   Dataset data;
   data.offsets = std::move(offsets);
   data.groups = int64_t(set->groups.size());
-  data.families = set->families();
   data.token_bundles.resize(size_t(data.tokens() * data.groups));
   TemplateCompiler compiler(*set, columns, data, attributes, grow && attributes.grows());
-  for (size_t g = 0; g < set->groups.size(); ++g) compiler.compile(g);
+  for (const std::vector<int>& groups : set->windows()) {
+    data.windows.push_back({{groups.begin(), groups.end()}, {}, {}});
+    compiler.number_units(data.windows.back());
+  }
+  // Group by group, since attributes have the order of their first use there.
+  for (int32_t g = 0; g < data.groups; ++g)
+    for (Window& window : data.windows)
+      for (int64_t row = 0; row < window.width(); ++row)
+        if (window.groups[size_t(row)] == g) compiler.make_bundles(window, row);
   return data;
 }
 

@@ -3,6 +3,7 @@
 #include "base/unicode.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <map>
 #include <tuple>
@@ -166,14 +167,21 @@ int TemplateSet::shape_alone(int reading) const {
   return -1;
 }
 
-std::vector<Family> TemplateSet::families() const {
-  std::map<std::vector<std::pair<int, int>>, int> known;
-  std::vector<Family> found;
-  for (const Group& group : groups) {
-    const int row = group.sources.empty() ? 0 : group.sources[0].row;
-    std::vector<std::pair<int, int>> key;
-    for (const Source& source : group.sources) key.emplace_back(source.row - row, source.column);
-    found.push_back({known.emplace(std::move(key), int(known.size())).first->second, row});
+std::vector<std::vector<int>> TemplateSet::windows() const {
+  std::map<std::vector<std::pair<int, int>>, int> families;  // by cells, counted from the first one
+  std::vector<std::array<int, 3>> order;                     // family, -row, group
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::vector<Source>& sources = groups[g].sources;
+    const int row = sources.empty() ? 0 : sources[0].row;
+    std::vector<std::pair<int, int>> cells;
+    for (const Source& source : sources) cells.emplace_back(source.row - row, source.column);
+    order.push_back({families.emplace(std::move(cells), int(families.size())).first->second, -row, int(g)});
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::vector<int>> found;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (!i || order[i][0] != order[i - 1][0] || order[i][1] != order[i - 1][1] + 1) found.emplace_back();
+    found.back().push_back(order[i][2]);
   }
   return found;
 }

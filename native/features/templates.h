@@ -56,12 +56,6 @@ struct Group {
   std::vector<int> templates;
 };
 
-// Groups of one family look at the same cells from different places: what one says about a token depends on the same
-// cells as what another says about a token `row` places away.
-struct Family {
-  int number, row;
-};
-
 struct Part {
   int offset, reading;  // rows from the first one
   bool operator==(const Part& o) const { return offset == o.offset && reading == o.reading; }
@@ -89,8 +83,9 @@ struct TemplateSet {
   int reach = 0;    // how many rows away they look at most
 
   explicit TemplateSet(const std::vector<std::vector<Piece>>& lines);
-  // Of each group.
-  std::vector<Family> families() const;
+  // The groups of each window: they look at the same cells, each from one row before the one that it follows. What they
+  // say about several tokens in a row depends on the same strings.
+  std::vector<std::vector<int>> windows() const;
   // The shape that is this reading and nothing else, or -1.
   int shape_alone(int reading) const;
 };

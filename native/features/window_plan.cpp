@@ -1,7 +1,5 @@
-// A plan of few rows for few labels. Groups of templates that look at the same cells from tokens one after another
-// (a family: the character before, this one, the next one) say something about several tokens wherever these cells
-// hold the same strings. What they say is one unit: `width` rows one after another, and place q of a sentence of T
-// tokens, q = 0 .. T + width - 2, has a unit that adds its row i to the emissions of token q - (width - 1) + i.
+// A plan of few rows for few labels: the units of windows (dataset.h) are `width` rows one after another, and a place adds
+// row i of its unit to the emissions of token q - (width - 1) + i.
 //
 //   emissions[n] = sum over windows w, i < width of w:  row[place[w, n + width - 1 - i] + i]
 //   row of a unit = the sum of the weights of its attributes
@@ -13,48 +11,19 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
-#include <tuple>
 
 namespace trellis::features {
 namespace {
 
 using Lists = ListArrays<Vector>;
 
-// The groups of each window by row of its units: those of a family, in falling order of the places they look from, as
-// far as these follow each other.
-std::vector<std::vector<int64_t>> group_windows(const std::vector<Family>& families) {
-  std::vector<int64_t> order(families.size());
-  std::iota(order.begin(), order.end(), int64_t(0));
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    const Family &x = families[size_t(a)], &y = families[size_t(b)];
-    return std::make_tuple(x.number, -x.row) < std::make_tuple(y.number, -y.row);
-  });
-  std::vector<std::vector<int64_t>> found;
-  for (const int64_t g : order) {
-    const Family& own = families[size_t(g)];
-    const Family* last = found.empty() ? nullptr : &families[size_t(found.back().back())];
-    if (!last || last->number != own.number || last->row != own.row + 1) found.emplace_back();
-    found.back().push_back(g);
-  }
-  return found;
-}
-
 class WindowPlanning {
  public:
-  WindowPlanning(const Dataset& data, const Pairs& pairs)
-      : data_(data), pairs_(pairs), same_(size_t(data.bundles())), row_of_(size_t(data.bundles()), -1) {
-    std::iota(same_.begin(), same_.end(), 0);
-  }
+  WindowPlanning(const Dataset& data, const Pairs& pairs) : data_(data), pairs_(pairs) {}
 
   PlanArrays<Vector> make() {
     plan_.offsets = data_.offsets;
-    for (const std::vector<int64_t>& groups : group_windows(data_.families)) {
-      unite_bundles(groups);
-      number_units(groups);
-      plan_.gap = std::max(plan_.gap, int64_t(groups.size()) - 1);
-    }
-    release(same_), release(row_of_);
+    for (const Window& window : data_.windows) number_rows(window);
     // Rows between, so that reading whole vectors of units never touches a token that is being written.
     plan_.token_row = int64_t(row_bundles_.size()) + rows_padding / pairs_.labels_in_all + 1;
     list_attributes();
@@ -64,62 +33,16 @@ class WindowPlanning {
   }
 
  private:
-  // f(q, row of the unit, bundle) for all places q of all sentences and the tokens that each reaches; between(q) after
-  // the tokens of each place. Places of sentences lie one after another.
-  template <typename F, typename G>
-  void for_places(const std::vector<int64_t>& groups, F f, G between) const {
-    const int64_t reach = int64_t(groups.size()) - 1;
-    for (int64_t b = 0; b < data_.sentences(); ++b) {
-      const int64_t first = data_.offsets[size_t(b)], T = data_.offsets[size_t(b) + 1] - first;
-      for (int64_t q = 0; q < T + reach; ++q) {
-        for (int64_t i = std::max<int64_t>(0, reach - q); i <= reach && q - reach + i < T; ++i)
-          f(i, data_.bundle(first + q - reach + i, groups[size_t(i)]));
-        between();
-      }
-    }
-  }
-
-  int32_t root(int64_t u) {
-    while (same_[size_t(u)] != u) u = same_[size_t(u)] = same_[size_t(same_[size_t(u)])];
-    return int32_t(u);
-  }
-  // Bundles that some place has together belong to one unit.
-  void unite_bundles(const std::vector<int64_t>& groups) {
-    if (groups.size() == 1) return;
-    int32_t unit = -1;
-    const auto unite = [&](int64_t, int64_t u) {
-      const int32_t other = root(u);
-      if (unit < 0) unit = other;
-      same_[size_t(other)] = unit;
-    };
-    for_places(groups, unite, [&] { unit = -1; });
-  }
-
-  // In the order of their first use: frequent ones lie close together.
-  void number_units(const std::vector<int64_t>& groups) {
+  void number_rows(const Window& window) {
     constexpr int64_t align = 16;  // the first unit begins with a cache line
     row_bundles_.resize(size_t(round_up(int64_t(row_bundles_.size()), align)), -1);
-    const size_t width = groups.size();
-    const int64_t first_row = int64_t(row_bundles_.size());
-    plan_.windows.push_back({int64_t(width), first_row, units_, int64_t(plan_.places.size())});
-    int32_t row = -1;
-    const auto take = [&](int64_t i, int64_t u) {
-      int32_t& own = row_of_[size_t(root(u))];
-      if (own < 0) own = add_unit(width);
-      row = own;
-      int32_t& bundle = row_bundles_[size_t(row + i)];
-      if (bundle >= 0 && bundle != u) throw std::logic_error("a unit has two bundles in one row");
-      bundle = int32_t(u);
-    };
-    for_places(groups, take, [&] {
-      plan_.places.push_back(row < 0 ? int32_t(first_row) : row);  // a sentence without tokens has places all the same
-      row = -1;
-    });
-  }
-  int32_t add_unit(size_t width) {
-    row_bundles_.resize(size_t(checked_count(int64_t(row_bundles_.size() + width), "rows of features")), -1);
-    ++units_;
-    return int32_t(row_bundles_.size() - width);
+    const int64_t first_row = int64_t(row_bundles_.size()), width = window.width();
+    plan_.windows.push_back({width, first_row, units_, int64_t(plan_.places.size())});
+    plan_.gap = std::max(plan_.gap, width - 1);
+    checked_count(first_row + int64_t(window.bundles.size()), "rows of features");
+    row_bundles_.insert(row_bundles_.end(), window.bundles.begin(), window.bundles.end());
+    units_ += int64_t(window.bundles.size()) / width;
+    for (const int32_t unit : window.places) plan_.places.push_back(int32_t(first_row + unit * width));
   }
 
   // f(attribute) for all that have weights, row by row; between() after each row
@@ -175,7 +98,7 @@ class WindowPlanning {
   // f(unit, row of the first token that it says something about) for all places
   template <typename F>
   void for_uses(F f) const {
-    for (const Window& window : plan_.windows) {
+    for (const WindowRows& window : plan_.windows) {
       const int32_t* place = plan_.places.data() + window.first_place;
       const int64_t reach = window.width - 1;
       for (int64_t b = 0; b < data_.sentences(); ++b) {
@@ -201,8 +124,6 @@ class WindowPlanning {
 
   const Dataset& data_;
   const Pairs& pairs_;
-  std::vector<int32_t> same_;         // [U] another bundle of the same unit, or itself
-  std::vector<int32_t> row_of_;       // [U] the first row of the unit, or -1
   std::vector<int32_t> row_bundles_;  // of each row of the units, or -1
   int64_t units_ = 0;
   PlanArrays<Vector> plan_;
@@ -211,7 +132,7 @@ class WindowPlanning {
 }  // namespace
 
 bool has_windows(const Dataset& data, const Pairs& pairs) {
-  return pairs.labels_in_all <= narrow && !data.families.empty() && !data.token_bundles.empty() && data.values.empty();
+  return pairs.labels_in_all <= narrow && !data.windows.empty();
 }
 
 PlanArrays<Vector> plan_windows(const Dataset& data, const Pairs& pairs) { return WindowPlanning(data, pairs).make(); }

@@ -287,6 +287,8 @@ class Dataset:
         npt.NDArray[np.int32],
         npt.NDArray[np.float64],
         npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
     ]: ...
     @staticmethod
     def of_arrays(
@@ -295,7 +297,9 @@ class Dataset:
         bundle_ends: npt.NDArray[np.int64],
         attributes: npt.NDArray[np.int32],
         values: npt.NDArray[np.float64],
-        families: npt.NDArray[np.int32],
+        windows: npt.NDArray[np.int32],
+        places: npt.NDArray[np.int32],
+        unit_bundles: npt.NDArray[np.int32],
         /,
     ) -> Dataset: ...
     def forget(self) -> None: ...
