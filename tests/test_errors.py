@@ -53,6 +53,7 @@ def test_values_are_shown_short_however_large_or_deep() -> None:
     assert shown(deep) == "[[[[[...]]]]]"
     assert len(shown("a" * 10**6)) < 130
     assert len(shown(10**4000)) < 130
+    assert shown(10**5000) == "an integer of 16610 bits"
     assert len(shown({str(i): list(range(100)) for i in range(1000)})) < 3000
     assert shown([1, "two", None]) == "[1, 'two', None]"
 

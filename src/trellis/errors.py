@@ -60,6 +60,8 @@ def shown(value: Any) -> str:
     try:
         return _SHORT.repr(value)
     except Exception:  # the caller's own `repr`, or an integer of too many digits
+        if type(value) is int:
+            return f"an integer of {value.bit_length()} bits"
         return f"a value of type {type(value).__name__}"
 
 

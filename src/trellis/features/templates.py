@@ -215,7 +215,7 @@ def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
         hint = did_you_mean(function, known, show="%{}".format)
         raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(known)}{hint}")
     counts = function in ("prefix", "suffix", _CLUSTER, _LEXICON)
-    macro = f"{where}: {match[0]!r:.100}"
+    macro = f"{where}: {shown(match[0])}"
     length = _number(argument or "0", _MOST_CHARACTERS, f"{macro} takes {argument:.12} characters")
     if counts != bool(argument) or (counts and not length):
         form = f"%{function}3[0,0]" if counts else f"%{function}[0,0]"
