@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 DOCS = Path(__file__).parent
@@ -83,5 +84,7 @@ def _to_mathml(match: re.Match[str]) -> str:
     element = match["element"]
     display = "block" if element == "div" else "inline"
     formula = convert(html.unescape(match["tex"]), display=display)
+    if "\\" in formula:
+        raise PluginError(f"a command that latex2mathml does not know, in {match['tex']}")
     spaced = _FUNCTION.sub(r'<mrow>\g<0><mspace width="0.167em" /></mrow>', formula)
     return f'<{element} class="formula">{spaced}</{element}>'
