@@ -275,5 +275,6 @@ void bind_segments(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
 void bind_token_scorer(nanobind::module_& m);
 void bind_optimizers(nanobind::module_& m);
+void bind_words(nanobind::module_& m);
 
 }  // namespace trellis::bind

@@ -1,5 +1,4 @@
 // Words of raw text from the labels of its characters, and spans of raw text.
-#include "bind/module.h"
 #include "bind/python.h"
 
 #include <cstdint>
