@@ -212,5 +212,5 @@ def test_what_is_no_list_of_sequences_is_named() -> None:
             ask([["0"], "rain"])
         with pytest.raises(ModelError, match=r"must be a list of strings or integers, got array\(1\)"):
             ask([np.array(1)])
-    with pytest.raises(TagError, match="an integer of [0-9]+ bits at position 0 is not one of the chain's"):
+    with pytest.raises(TagError, match=r"an integer of [0-9]+ bits at position 0 is not one of the chain's"):
         WEATHER.probability([10**5000])

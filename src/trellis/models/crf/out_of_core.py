@@ -58,7 +58,8 @@ RUN = 1 << 20
 _ALIGNMENT = 64  # of each array in the file
 _NOTHING = object()
 _FAR = 1 << 40  # more sentences than a run of files has
-_FEATURES = ("offsets", "token_bundles", "bundle_ends", "attributes", "values", "windows", "unit_places", "unit_bundles")
+_FEATURES: tuple[str, ...] = ("offsets", "token_bundles", "bundle_ends", "attributes", "values")
+_FEATURES += ("windows", "unit_places", "unit_bundles")
 _SUPERVISION = ("tags", "chain_tags", "allowed", "sentence_weights", "token_weights")
 """Arrays by these names, as far as a block has them: states [N] of the labels, with order 2 of the chain, the states
 [N, L] that tokens may have if labels are partly known, and how much sentences [B] and tokens [N] count."""
