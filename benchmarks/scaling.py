@@ -33,7 +33,25 @@ FACTORS = (1, 4, 16)
 LABELS = (5, 20, 80, 320)
 TOKENS = 2_000  # of the families' data at 1x
 CHUNKS = [["O"], ["O"], *([f"B-{kind}", *[f"I-{kind}"] * more] for kind in "XYZ" for more in range(3))]
-WORDS = ("Ada", "wrote", "the", "first", "program", "in", "London", "1843", "über", "好")
+TEXT = ("Ada", "wrote", "the", "first", "program", "in", "London", "1843", "über", "好")
+
+
+WORDS = {
+    "en": {
+        "title": "What a token costs, by size of the data and number of labels",
+        "fit": "fit, µs per token",
+        "tag": "tag, µs per token",
+        "tokens": "thousand tokens, L = 20",
+        "labels": "labels L",
+    },
+    "zh": {
+        "title": "每个词元的代价，随数据规模和标签数的变化",
+        "fit": "训练，每个词元的微秒数",
+        "tag": "标注，每个词元的微秒数",
+        "tokens": "千个词元，L = 20",
+        "labels": "标签数 L",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +65,7 @@ class Case:
 
 
 def words(count: int) -> list[str]:
-    return [WORDS[i * i % 10] for i in range(count)]
+    return [TEXT[i * i % 10] for i in range(count)]
 
 
 def reading(path: Path, content: str, format: str) -> Callable[[], object]:
@@ -141,14 +159,16 @@ def families() -> list[Section]:
 def draw(sections: list[Section], path: Path) -> None:
     sizes, labels = (section.rows for section in sections)
 
+    say = WORDS["zh" if "zh" in path.parts else "en"]
+
     def lines(rows: list[Row], what: str, places: Sequence[float]) -> Lines:
         own = [list(row.values()) for row in rows if row["what"] == what]
         return {str(row[0]): list(zip(places, map(float, row[2:]), strict=True)) for row in own}
 
     data = [factor * TOKENS / 1000 for factor in FACTORS]
-    panels = [(f"{what}, us per token", "thousand tokens, L = 20", lines(sizes, what, data)) for what in ("fit", "tag")]
-    panels += [(f"{what}, us per token", "labels L", lines(labels, what, LABELS)) for what in ("fit", "tag")]
-    path.write_text(picture("What a token costs, by size of the data and number of labels", panels), encoding="utf-8")
+    panels = [(say[what], say["tokens"], lines(sizes, what, data)) for what in ("fit", "tag")]
+    panels += [(say[what], say["labels"], lines(labels, what, LABELS)) for what in ("fit", "tag")]
+    path.write_text(picture(say["title"], panels), encoding="utf-8")
 
 
 def main() -> None:

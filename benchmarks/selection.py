@@ -1,7 +1,7 @@
 """Labels saved by selection: tokens that must be labelled for the F1 of sentences taken at random.
 
     python benchmarks/selection.py DATA                     entropy, two seeds
-    python benchmarks/selection.py DATA --seeds 5 --picture docs/images/selection.svg
+    python benchmarks/selection.py DATA --seeds 5 --picture docs/images/selection.svg docs/zh/images/selection.svg
     python benchmarks/selection.py DATA --corpora BC5CDR 'WNUT-17 train' --by margin errors entropy
                                                             what the default measure was chosen on
 
@@ -19,10 +19,12 @@ import argparse
 import random
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from _harness import Bar, Row, Section, machine, make_console, write_json
+from _plot import Canvas
 
 import trellis
 from trellis import corpus
@@ -31,6 +33,10 @@ from trellis.text import Sentence
 START = 100
 POOL = 1500
 BAR = 0.6
+WORDS = {
+    "en": {"title": "F1 by tokens labelled", "axes": "across: tokens labelled, up: F1 in percent"},
+    "zh": {"title": "F1 随标注词元数的变化", "axes": "横轴：标注的词元数，纵轴：F1（百分数）", "random": "随机"},
+}
 Split = tuple[list[Sentence], list[Sentence]]
 Curve = list[tuple[int, float]]
 
@@ -137,7 +143,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=15_000)
     parser.add_argument("--step", type=int, default=50, help="sentences that are labelled in a round")
     parser.add_argument("--corpora", nargs="+", default=["WNUT-17", "WikiGold"], choices=list(CORPORA))
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--picture", type=Path, nargs="*", default=[], help="files to draw the curves into")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     console, sections, lines = make_console(), [], {}
@@ -146,37 +152,34 @@ def main() -> None:
         section.show(console)
         sections.append(section)
         lines[name] = (grid, means)
-    if options.picture is not None:
-        options.picture.write_text(picture(lines), encoding="utf-8")
+    for path in options.picture:
+        path.write_text(picture(lines, WORDS["zh" if "zh" in path.parts else "en"]), encoding="utf-8")
     content = {"machine": machine(()), "sections": [section.to_json() for section in sections]}
     write_json(Path(__file__).parent / "results" / "selection.json", content)
 
 
-def picture(found: dict[str, tuple[list[int], dict[str, list[float]]]]) -> str:
+def picture(found: dict[str, tuple[list[int], dict[str, list[float]]]], say: dict[str, str]) -> str:
     """Both curves of each corpus side by side, as SVG."""
-    wide, high, parts = 340, 240, []
+    wide, high = 340, 240
+    canvas = Canvas(50 + len(found) * (wide + 90), high + 84)
     for number, (name, (grid, means)) in enumerate(found.items()):
-        top = max(max(own) for own in means.values()) * 1.1
-        left = 50 + number * (wide + 90)
+        left, top = 50 + number * (wide + 90), 1.1 * max(max(values) for values in means.values())
         x = [left + wide * (tokens - grid[0]) / (grid[-1] - grid[0]) for tokens in grid]
-        parts.append(f'<text x="{left + wide / 2}" y="20" text-anchor="middle" font-weight="bold">{name}</text>')
-        parts.append(f'<path d="M{left} 30V{30 + high}H{left + wide}" fill="none" stroke="#888"/>')
+        canvas.text(left + wide / 2, 16, name, "word")
+        canvas.line(left, 30, left, 30 + high)
+        canvas.line(left, 30 + high, left + wide, 30 + high)
         for share in (0.0, 0.5, 1.0):
             level = top * share / 1.1
-            y = 30 + high * (1 - level / top)
-            parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{100 * level:.0f}</text>')
+            canvas.text(left - 18, 30 + high * (1 - level / top), f"{100 * level:.0f}", "small dim")
         for tokens, place in ((grid[0], x[0]), (grid[-1], x[-1])):
-            parts.append(f'<text x="{place}" y="{48 + high}" text-anchor="middle">{tokens:,}</text>')
-        for (by, own), colour in zip(means.items(), ("#888", "#0f766e", "#9a5b00", "#7c3aed"), strict=False):
-            points = " ".join(f"{a:.1f},{30 + high * (1 - b / top):.1f}" for a, b in zip(x, own, strict=True))
-            parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-            y = 30 + high * (1 - own[-1] / top)
-            parts.append(f'<text x="{x[-1] + 4}" y="{y + 4}" fill="{colour}">{by}</text>')
-    total = 50 + len(found) * (wide + 90) + 20
-    body = "".join(parts)
-    style = 'font-family="system-ui,sans-serif" font-size="12" fill="#666"'
-    caption = f'<text x="{total / 2}" y="{high + 66}" text-anchor="middle">tokens labelled (across), F1 (up)</text>'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {high + 80}" {style}>{body}{caption}</svg>\n'
+            canvas.text(place, 46 + high, f"{tokens:,}", "small dim")
+        for by, values in means.items():
+            points = [(a, 30 + high * (1 - b / top)) for a, b in zip(x, values, strict=True)]
+            for a, b in pairwise(points):
+                canvas.line(*a, *b, "" if by == "random" else "best")
+            canvas.text(points[-1][0] + 6, points[-1][1], say.get(by, by), "left small")
+    canvas.text(25 + len(found) * (wide + 90) / 2, high + 70, say["axes"], "small dim")
+    return canvas.to_svg(say["title"])
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _counterpart(language: str, page: Any, config: Any) -> str:
 
 def _inlined(match: re.Match[str], folder: Path) -> str:
     picture = (folder / match["source"]).read_text(encoding="utf-8")
-    return picture if 'class="picture"' in picture else match[0]
+    return f'<div class="figure">{picture}</div>' if 'class="picture"' in picture else match[0]
 
 
 def _to_mathml(match: re.Match[str]) -> str:

@@ -49,9 +49,9 @@ PICTURES: Mapping[str, tuple[Picture, ...]] = {
             {
                 "en": {
                     "title": "One softmax per character",
-                    "note": "each column sums to one; none knows another",
+                    "note": "each character's four bars sum to one, whatever its neighbours are",
                 },
-                "zh": {"title": "每个字一个 softmax", "note": "每一列之和为一；各列互不相知"},
+                "zh": {"title": "每个字一个 softmax", "note": "每个字的四条之和为一，与相邻的字无关"},
             },
         ),
         Picture(
@@ -98,12 +98,14 @@ PICTURES: Mapping[str, tuple[Picture, ...]] = {
             {
                 "en": {
                     "title": "Viterbi, word by word",
-                    "frame": "at {word}: all steps into it; bold won",
+                    "first": "{word}: its emissions; no step leads to the first word",
+                    "frame": "{word}: all steps into it; for each label the bold one won",
                     "back": "the way back from the best last score",
                 },
                 "zh": {
                     "title": "逐词进行的维特比算法",
-                    "frame": "到 {word}：进入它的所有转移；粗线胜出",
+                    "first": "{word}：它的发射分数；没有转移进入第一个词",
+                    "frame": "{word}：进入它的所有转移；每个标签处粗线胜出",
                     "back": "从最好的末尾分数往回走",
                 },
             },
@@ -167,8 +169,18 @@ PICTURES: Mapping[str, tuple[Picture, ...]] = {
             "windows",
             networks.windows,
             {
-                "en": {"title": "A long sentence in overlapping windows", "window": "window"},
-                "zh": {"title": "长句切成相互重叠的窗口", "window": "窗口"},
+                "en": {
+                    "title": "A long sentence in overlapping windows",
+                    "window": "window",
+                    "gives": "the vector of this subword comes from this window",
+                    "reads": "this window only reads it",
+                },
+                "zh": {
+                    "title": "长句切成相互重叠的窗口",
+                    "window": "窗口",
+                    "gives": "这个子词的向量取自这个窗口",
+                    "reads": "这个窗口只读它",
+                },
             },
         ),
     ),

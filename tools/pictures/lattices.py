@@ -52,7 +52,8 @@ def bmes_lattice(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
         kind = "on" if best[t] == j else "" if (t, j) in reached else "off"
         canvas.circle(_x(t), _y(j), _R, kind)
         canvas.text(_x(t), _y(j) - 6, bmes.decode([j])[0], "dim" if kind == "off" else "")
-        canvas.text(_x(t), _y(j) + 9, f"{p[t, j]:.2f}", "small badtext" if greedy[t] == j != best[t] else "small dim")
+        number = "badtext" if greedy[t] == j != best[t] else "" if kind == "on" else "dim"
+        canvas.text(_x(t), _y(j) + 9, f"{p[t, j]:.2f}", f"small {number}".strip())
     for t, character in enumerate(names["characters"]):
         canvas.text(_x(t), 32, character, "word")
     entries = [("", say["legal"]), ("best", say["best"]), ("bad", say["bad"])]
@@ -86,7 +87,8 @@ def viterbi_frames(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
     for frame in range(T + 1):
         top = frame * height
         back = frame == T
-        canvas.text(_x(0) - 60, top + 14, say["back"] if back else say["frame"].format(word=words[frame]), "left small")
+        caption = say["back"] if back else say["frame" if frame else "first"].format(word=words[frame])
+        canvas.text(_x(0) - 60, top + 14, caption, "left small")
         for t, j in product(range(1, min(frame, T - 1) + 1), range(L)):
             for i in range(L):
                 won = int(table.back[t, j]) == i

@@ -13,7 +13,7 @@ _LEFT = 190
 
 def bilstm_crf(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
     """The shorter sentence through all layers, with the shape of the batch after each."""
-    words, labels, tags = names["sentences"][1], names["labels"], names["found"][1]
+    words, labels, tags = names["sentences"][1], names["labels"], names["paths"][1]
     scores = names["model"].emissions(names["x"], names["lengths"])[1].detach()
     rows = {"words": 36, "vectors": 92, "right": 148, "left": 192, "emissions": 266, "tags": 356}
     shapes = [tuple(names[name].shape) for name in ("x", "vectors", "states", "emissions")]
@@ -80,7 +80,7 @@ def windows(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
     encoder, subwords = names["encoder"], names["subwords"]
     found = windows_of(subwords.lengths, encoder.window, encoder.overlap)
     length = int(subwords.lengths[0])
-    canvas = Canvas(110 + 26 * length, 70 + 36 * len(found.starts))
+    canvas = Canvas(110 + 26 * length, 130 + 36 * len(found.starts))
     for p in range(length):
         canvas.text(110 + 26 * p, 24, p, "small dim")
     ranges = zip(found.starts, found.lengths, found.first, found.stop, strict=True)
@@ -89,4 +89,8 @@ def windows(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
         canvas.text(10, y, f"{say['window']} {number}", "left small dim")
         for p in range(start, start + size):
             canvas.box(110 + 26 * p, y, 24, 24, "on" if first <= p < stop else "")
+    for number, (kind, meaning) in enumerate((("on", say["gives"]), ("", say["reads"]))):
+        y = 70 + 36 * len(found.starts) + 30 * number
+        canvas.box(110, y, 24, 24, kind)
+        canvas.text(132, y, meaning, "left small")
     return canvas.to_svg(say["title"])

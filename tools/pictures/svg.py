@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 
 # As an image a picture follows the system's colours; on the site, where it is part of the page, those of the reader.
-_LIGHT = "--ink:#1f2937;--dim:#6b7280;--line:#b6c2cf;--accent:#00796b;--fill:#d5efec;--bad:#c2410c"
-_DARK = "--ink:#e5e7eb;--dim:#9ca3af;--line:#55637a;--accent:#4db6ac;--fill:#12514b;--bad:#fb923c"
+_LIGHT = "--ink:#1f2937;--dim:#6b7280;--line:#8593a3;--accent:#00796b;--fill:#d5efec;--bad:#c2410c"
+_DARK = "--ink:#e5e7eb;--dim:#9ca3af;--line:#6b7b95;--accent:#4db6ac;--fill:#12514b;--bad:#fb923c"
 _STYLE = f"""
 .picture{{{_LIGHT};max-width:100%;height:auto;font-family:system-ui,"Noto Sans","Noto Sans CJK SC",sans-serif}}
 @media (prefers-color-scheme:dark){{.picture{{{_DARK}}}}}
