@@ -43,8 +43,9 @@ $(VENV)/.serve: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[serve]'
 	@touch $@
 
-serve: $(VENV)/.serve  ## the server with its page, on a model that is trained in a second
-	@$(BIN)/trellis serve --demo
+serve: $(VENV)/.serve  ## the server with its page, on models that are trained in a few seconds; corrections stay in build/serve
+	@mkdir -p build/serve
+	@$(BIN)/trellis serve --demo --corrections build/serve/corrections.jsonl
 
 test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto

@@ -10,7 +10,8 @@ import pytest
 
 from tests.cli.conftest import sentences
 from tests.server.conftest import TEXT, Client, client_of
-from trellis.server import LearningData, ModelRegistry, ServerLimits
+from trellis.errors import DataWarning
+from trellis.server import Corrections, LearningData, ModelRegistry, ServerLimits, ServerSettings, create_app
 from trellis.server.annotation import AnnotationSettings
 from trellis.server.openapi import document
 
@@ -20,7 +21,7 @@ POOL = ["Anna met Rome.", "It rained.", "Paul Jones met Anna Smith in New Delhi.
 
 @pytest.fixture
 def annotating(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
-    settings = AnnotationSettings(tmp_path / "kept.jsonl", LearningData(sentences(), sentences()), POOL)
+    settings = AnnotationSettings(tmp_path / "kept.jsonl", {"ner": LearningData(sentences(), sentences())}, POOL)
     yield from client_of(ModelRegistry({"ner": own_folders["ner"]}), annotation=settings)
 
 
@@ -70,6 +71,7 @@ def test_learning_ends_with_scores_and_asks_before_it_replaces_the_model(annotat
     assert annotating.post("/v1/learn", {}).json()["state"] == "learning"
     learner = until_learned(annotating)
     assert learner["state"] == "done"
+    assert (learner["model"], learner["metric"]) == ("ner", "f1")
     assert learner["before"] == pytest.approx(1.0)
     assert learner["after"] > 0.9
     assert annotating.get("/v1/models").json()["models"][0]["version"] == version
@@ -92,6 +94,7 @@ def test_every_address_answers_as_the_document_says(annotating: Client) -> None:
         "/v1/learn/accept": {},
         "/predict": {"tasks": [{"data": {"text": TEXT}}]},
         "/setup": {"project": "1"},
+        "/webhook": {"action": "PROJECT_UPDATED"},
     }
     paths = document(ServerLimits())["paths"]
     assert set(asked) == {path for path, item in paths.items() if "post" in item}
@@ -130,3 +133,36 @@ def test_the_pool_is_offered_least_sure_first_until_it_is_done(annotating: Clien
         "/v1/corrections", {"text": POOL[1], "tokens": ["It", "rained", "."], "tags": ["O"] * 3}
     ).json()
     assert done["done"] == 1
+
+
+@pytest.fixture
+def several(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
+    yield from client_of(ModelRegistry(own_folders), annotation=AnnotationSettings(tmp_path / "kept.jsonl"))
+
+
+def test_each_model_learns_from_corrections_in_its_labels(several: Client, own_folders: dict[str, Path]) -> None:
+    several.post("/v1/corrections", {"tokens": ["Quux"], "tags": ["B-PER"]})
+    chinese = [{"model": "seg", "tokens": list(word), "tags": ["B", "E"]} for word in ("明天", "下雨")]
+    for correction in chinese:
+        several.post("/v1/corrections", correction)
+    assert several.get("/v1/annotation").json()["sentences"] == 3
+    before = {name: next(path.glob("*.safetensors")).read_bytes() for name, path in own_folders.items()}
+    assert several.post("/v1/learn", {"model": "seg"}).json() == {"state": "learning", "model": "seg", "step": 0}
+    learner = until_learned(several)
+    assert learner == {"state": "done", "model": "seg"}  # nothing to compare on: no score
+    several.post("/v1/learn/accept", {})
+    after = {name: next(path.glob("*.safetensors")).read_bytes() for name, path in own_folders.items()}
+    assert [name for name in before if before[name] != after[name]] == ["seg"]
+    words = several.post("/v1/tag", {"model": "seg", "texts": ["明天下雨"]}).json()["results"][0]["spans"]
+    assert [span["text"] for span in words] == ["明天", "下雨"]
+    assert several.post("/v1/learn", {"model": "hmm"}).status_code == 409
+    assert several.post("/v1/learn", {"model": "pos"}).status_code == 404
+
+
+def test_corrections_of_a_model_that_is_not_served_are_mentioned(own_folders: dict[str, Path], tmp_path: Path) -> None:
+    kept = Corrections(tmp_path / "kept.jsonl")
+    kept.add("old", "a b", ["a", "b"], ["O", "O"])
+    kept.close()
+    settings = ServerSettings(annotation=AnnotationSettings(tmp_path / "kept.jsonl"))
+    with pytest.warns(DataWarning, match="1 corrected sentence of a model called 'old', which is not served"):
+        create_app(ModelRegistry(own_folders), settings)

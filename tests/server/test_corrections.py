@@ -17,7 +17,7 @@ import pytest
 from tests.server.conftest import Client, client_of
 from trellis.errors import ConfigError, DataError, DataWarning
 from trellis.server import AnnotationSettings, Corrections, LearningData, ModelRegistry
-from trellis.server.annotation import Learner
+from trellis.server.annotation import split_corrections
 
 CLIENTS = 16
 
@@ -39,12 +39,12 @@ def test_what_is_known_can_be_asked_for_while_others_correct(tmp_path: Path) -> 
 
     def write(writer: int) -> None:
         for number in range(300):
-            kept.add("", [f"{writer} {number}"], ["O"])
+            kept.add("ner", "", [f"{writer} {number}"], ["O"])
 
     def read() -> int:
         size = 0
         while not stop.is_set():
-            found = kept.sentences()
+            found = kept.sentences("ner")
             assert len(found) >= size
             size = len(found)
             assert len(kept) >= size
@@ -57,9 +57,9 @@ def test_what_is_known_can_be_asked_for_while_others_correct(tmp_path: Path) -> 
         stop.set()
         for reader in readers:
             reader.result()
-    assert len(kept) == len(kept.sentences()) == 8 * 300
+    assert len(kept) == len(kept.sentences("ner")) == 8 * 300
     kept.close()
-    assert sorted(Corrections(tmp_path / "kept").sentences()) == sorted(kept.sentences())
+    assert sorted(Corrections(tmp_path / "kept").sentences("ner")) == sorted(kept.sentences("ner"))
 
 
 @pytest.mark.usefixtures("without_fsync")
@@ -84,9 +84,9 @@ def test_a_correction_is_answered_without_listing_all_of_them(
 
 def test_a_correction_that_is_taken_back_is_known_no_more(tmp_path: Path) -> None:
     kept = Corrections(tmp_path / "kept")
-    kept.add("a b", ["a", "b"], ["O", None])
-    kept.add("a b", ["a", "b"], [None, None])
-    assert (len(kept), kept.sentences(), kept.has_text("a b")) == (0, [], True)
+    kept.add("ner", "a b", ["a", "b"], ["O", None])
+    kept.add("ner", "a b", ["a", "b"], [None, None])
+    assert (len(kept), kept.sentences("ner"), kept.has_text("a b")) == (0, [], True)
 
 
 def test_held_out_corrections_are_found_without_comparing_all_with_all() -> None:
@@ -100,7 +100,7 @@ def test_held_out_corrections_are_found_without_comparing_all_with_all() -> None
         __hash__ = str.__hash__
 
     corrections = [((Token(number),), ["O"]) for number in range(200)]
-    train, dev = Learner(LearningData())._split(corrections)
+    train, dev = split_corrections(corrections, LearningData())
     assert (len(train), len(dev)) == (160, 40)
     assert Token.compared < 1000
 
@@ -134,16 +134,16 @@ def test_half_a_correction_is_not_glued_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: dict[str, Any]
 ) -> None:
     kept = Corrections(tmp_path / "kept")
-    kept.add("a", ["a"], ["O"])
+    kept.add("ner", "a", ["a"], ["O"])
     with monkeypatch.context() as patch:
         FullDisk(patch, **disk)
         with pytest.raises(ConfigError, match="kept cannot be written: No space left on device"):
-            kept.add("b", ["b"], ["O"])
+            kept.add("ner", "b", ["b"], ["O"])
     assert len(kept) == 1
-    kept.add("c", ["c"], ["O"])
+    kept.add("ner", "c", ["c"], ["O"])
     kept.close()
     again = Corrections(tmp_path / "kept")
-    assert [tokens for tokens, _ in again.sentences()] == [("a",), ("c",)]
+    assert [tokens for tokens, _ in again.sentences("ner")] == [("a",), ("c",)]
 
 
 def test_a_client_is_told_that_nothing_was_kept_and_no_path(
@@ -159,7 +159,9 @@ def test_a_client_is_told_that_nothing_was_kept_and_no_path(
 
 
 def line_of(word: str) -> str:
-    return json.dumps({"text": f'a "{{"text":" b {word}', "tokens": [word], "labels": ["O"]}, separators=(",", ":"))
+    return json.dumps(
+        {"text": f'a "{{"text":" b {word}', "tokens": [word], "labels": ["O"], "model": "ner"}, separators=(",", ":")
+    )
 
 
 def test_half_lines_of_before_are_set_aside_and_what_is_glued_to_them_is_not_lost(tmp_path: Path) -> None:
@@ -168,14 +170,14 @@ def test_half_lines_of_before_are_set_aside_and_what_is_glued_to_them_is_not_los
     expected = r"kept:2, .*kept:3, .*kept:5: expected JSON, found a part of it, which is now in .*kept\.bad"
     with pytest.warns(DataWarning, match=expected):
         kept = Corrections(path)
-    assert [tokens for tokens, _ in kept.sentences()] == [("a",), ("b",), ("c",), ("d",)]
+    assert [tokens for tokens, _ in kept.sentences("ner")] == [("a",), ("b",), ("c",), ("d",)]
     assert (tmp_path / "kept.bad").read_text() == f"{half}\nnonsense\n{half}{half}\n"
     with pytest.raises(ConfigError, match="another process"):
         Corrections(path)
-    kept.add("e", ["e"], ["O"])
+    kept.add("ner", "e", ["e"], ["O"])
     kept.close()
     again = Corrections(path)  # without a warning
-    assert [tokens for tokens, _ in again.sentences()] == [("a",), ("b",), ("c",), ("d",), ("e",)]
+    assert [tokens for tokens, _ in again.sentences("ner")] == [("a",), ("b",), ("c",), ("d",), ("e",)]
     again.close()
     path.write_bytes(path.read_bytes() + b"more\n")
     with pytest.warns(DataWarning, match="kept:6"):
@@ -197,10 +199,10 @@ def test_a_last_line_without_an_end_is_kept_if_it_is_whole(tmp_path: Path) -> No
     path = tmp_path / "kept"
     path.write_text(f"{line_of('a')}\n{line_of('b')}")
     kept = Corrections(path)
-    kept.add("c", ["c"], ["O"])
+    kept.add("ner", "c", ["c"], ["O"])
     kept.close()
     again = Corrections(path)
-    assert [tokens for tokens, _ in again.sentences()] == [("a",), ("b",), ("c",)]
+    assert [tokens for tokens, _ in again.sentences("ner")] == [("a",), ("b",), ("c",)]
     assert os.listdir(tmp_path) == ["kept"]
 
 
@@ -239,9 +241,17 @@ def test_a_correction_from_which_nothing_can_be_learned_is_refused(
     assert (refused.status_code, refused.json()["error"]["message"]) == (422, message)
 
 
-@pytest.mark.parametrize("line", ["{}", '{"text": "", "tokens": ["a"], "labels": []}', "[]"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        '{"text": "", "tokens": ["a"], "labels": [], "model": "ner"}',
+        '{"text": "", "tokens": ["a"], "labels": ["O"]}',
+        "[]",
+    ],
+)
 def test_a_file_of_something_else_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
-    (tmp_path / "kept").write_text(f'{{"text": "a", "tokens": ["a"], "labels": ["O"]}}\n{line}\n')
+    (tmp_path / "kept").write_text(f'{{"text": "a", "tokens": ["a"], "labels": ["O"], "model": "ner"}}\n{line}\n')
     with pytest.raises(DataError, match=r"kept:2"):
         Corrections(tmp_path / "kept")
 
@@ -251,7 +261,7 @@ def test_no_correction_that_was_thanked_for_is_lost_by_a_kill(tmp_path: Path) ->
         "import sys; from trellis.server.corrections import Corrections\n"
         "kept = Corrections(sys.argv[1])\n"
         "for i in range(10**9):\n"
-        "    kept.add(str(i), [str(i)], ['O']); print(i, flush=True)\n"
+        "    kept.add('ner', str(i), [str(i)], ['O']); print(i, flush=True)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "kept")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -47,6 +47,31 @@ def test_tasks_get_regions_under_the_names_of_the_interface(client: Client) -> N
     assert second["result"] == []
 
 
+def test_predictions_have_only_labels_of_the_project(client: Client) -> None:
+    request = {"tasks": [task(1, body=TEXT)], "label_config": CONFIG.replace('"LOC"', '"GPE" alias="LOC"')}
+    labels = [region["value"]["labels"] for region in client.post("/predict", request).json()["results"][0]["result"]]
+    assert labels == [["PER"], ["PER"], ["LOC"]]
+    request["label_config"] = CONFIG.replace('<Label value="LOC"/>', "")
+    prediction = client.post("/predict", request).json()["results"][0]
+    assert [region["value"]["labels"] for region in prediction["result"]] == [["PER"], ["PER"]]
+    assert prediction["score"] == min(region["score"] for region in prediction["result"])
+    request["label_config"] = CONFIG.replace("PER", "Drug").replace("LOC", "Dose")
+    response = client.post("/predict", request)
+    assert response.status_code == 422
+    assert "it has Dose, Drug, the model LOC, PER" in response.json()["error"]["message"]
+
+
+def test_labels_that_come_with_the_task_are_not_known_before(client: Client) -> None:
+    config = '<View><Labels name="ner" toName="doc" value="$labels"/><Text name="doc" value="$body"/></View>'
+    answer = client.post("/predict", {"tasks": [task(1, body=TEXT)], "label_config": config}).json()
+    assert len(answer["results"][0]["result"]) == 3
+
+
+def test_what_an_annotator_did_is_answered(client: Client) -> None:
+    event = {"action": "ANNOTATION_CREATED", "annotation": {"id": 1}, "project": {"id": 1}}
+    assert client.post("/webhook", event).status_code == 200
+
+
 def test_without_an_interface_the_text_is_the_field_of_that_name_or_the_only_one(client: Client) -> None:
     answer = client.post("/predict", {"tasks": [task(1, text=TEXT, title="x"), task(2, body=TEXT, n=1)]}).json()
     assert [len(one["result"]) for one in answer["results"]] == [3, 3]
@@ -96,4 +121,4 @@ def test_any_interface_can_be_read(config: str) -> None:
 def test_comments_quotes_and_entities_of_an_interface_are_read() -> None:
     config = """<View><!-- <Labels name="x" toName="y"/> --><Labels toName='doc' name="a&amp;b"
         ><Label value="PER"/></Labels><HyperText name = "doc" value="$body"/></View>"""
-    assert interface(config) == Interface("a&b", "doc", "body")
+    assert interface(config) == Interface("a&b", "doc", "body", frozenset({"PER"}))

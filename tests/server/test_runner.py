@@ -219,10 +219,13 @@ def state(pid: int) -> str:
         return "Z"
 
 
-def test_the_demo_needs_no_model() -> None:
-    with running("--demo") as server:
+def test_the_demo_needs_no_model_and_knows_english_and_chinese(tmp_path: Path) -> None:
+    with running("--demo", "--corrections", tmp_path / "kept.jsonl") as server:
         _, answer = server.ask("/v1/tag", {"texts": ["Farid Ito flew to London on Monday."]})
         assert "London" in [span["text"] for span in answer["results"][0]["spans"]]
+        _, answer = server.ask("/v1/tag", {"model": "chinese", "texts": ["研究生说，明天会下雨。"]})
+        assert [span["text"] for span in answer["results"][0]["spans"]][:2] == ["研究生", "说"]
+        assert server.ask("/v1/annotation")[1]["learning"] is True
 
 
 def test_an_address_that_is_taken_is_an_error_that_says_so(server: Running, model_folders: dict[str, Path]) -> None:
@@ -233,6 +236,14 @@ def test_an_address_that_is_taken_is_an_error_that_says_so(server: Running, mode
     assert ended.returncode != 0
     assert "cannot listen at 127.0.0.1" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_address_that_is_taken_is_told_before_a_model_is_trained_or_opened(server: Running) -> None:
+    for models in (["--demo"], ["nowhere/model"]):
+        command = [sys.executable, "-m", "trellis", "serve", *models, "--port", str(server.port)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode != 0, ended.stdout) == (True, "")
+        assert "cannot listen at 127.0.0.1" in ended.stderr
 
 
 def test_keys_are_asked_for(model_folders: dict[str, Path], tmp_path: Path) -> None:

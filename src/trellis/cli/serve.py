@@ -6,7 +6,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +25,9 @@ def serve(
     models: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=]DIR", help="Model folders or files, with names of your own.")
     ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Train a small CRF on the demo corpus and serve it.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Train an English and a Chinese CRF on small corpora and serve them.")
+    ] = False,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 is every one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
@@ -43,10 +45,10 @@ def serve(
         typer.Option(metavar="FILE", help="Texts, one per line: the page offers those worth labelling next."),
     ] = None,
     train: Annotated[
-        str | None, typer.Option(help="What the model learned from; learning goes on from all of it.")
+        str | None, typer.Option(help="What the first model learned from; learning goes on from all of it.")
     ] = None,
     dev: Annotated[
-        str | None, typer.Option(help="Held-out sentences that the old and the new model are compared on.")
+        str | None, typer.Option(help="Held-out sentences on which the first model is compared before and after.")
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one request.")] = 100_000,
     max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of one request.")] = 4 * 2**20,
@@ -72,7 +74,7 @@ def serve(
         raise ConfigError("give at least one model folder, or --demo")
     if corrections is not None and (workers > 1 or max_memory is not None):
         raise ConfigError("--corrections has one writer: leave out --workers and --max-memory")
-    with _figures(workers), _paths(models or []) as paths:
+    with _figures(workers):
         # After the variable for the figures of several processes, which is read when they are imported.
         with required("trellis serve", "trellis-crf[serve]"):
             importlib.import_module("trellis.server")
@@ -89,22 +91,24 @@ def serve(
             seconds=timeout,
             batch_tokens=batch_tokens,
         )
-        hosts = (*LOCAL, host, *(allow_host or []))
-        annotation = _annotation(corrections, annotate, train, dev, demo=demo)
+        hosts, port = (*LOCAL, host, *(allow_host or [])), free_port(host, port)  # before a model is opened or trained
+        named = _named(models or [])
+        annotation = _annotation(corrections, annotate, train, dev, next(iter(named), None))
         settings = ServerSettings(limits, hosts, Keys.read(keys), annotation)
-        registry, port = ModelRegistry(paths), free_port(host, port)
-        typer.echo(f"Trellis is at http://{f'[{host}]' if ':' in host else host}:{port} (stop it with Ctrl-C)")
-        if not len(settings.keys) and host not in ("127.0.0.1", "localhost", "::1"):
-            warning = "anybody who reaches this address may ask: --keys limits it to holders of a key"
-            typer.echo(f"trellis: {warning}", err=True)
-        run(registry, settings, host, port, workers=workers, max_memory=max_memory)
+        with nullcontext(named) if named else _demo_models() as paths:
+            registry = ModelRegistry(paths)
+            typer.echo(f"Trellis is at http://{f'[{host}]' if ':' in host else host}:{port} (stop it with Ctrl-C)")
+            if not len(settings.keys) and host not in ("127.0.0.1", "localhost", "::1"):
+                warning = "anybody who reaches this address may ask: --keys limits it to holders of a key"
+                typer.echo(f"trellis: {warning}", err=True)
+            run(registry, settings, host, port, workers=workers, max_memory=max_memory)
 
 
 def _annotation(
-    corrections: str | None, annotate: str | None, train: str | None, dev: str | None, *, demo: bool
+    corrections: str | None, annotate: str | None, train: str | None, dev: str | None, first: str | None
 ) -> AnnotationSettings:
-    """The settings of annotation; the demo has its own sentences."""
-    from trellis.demo import DemoCorpus, english
+    """The settings of annotation, with files for the first model; the demo, which is none, has its own sentences."""
+    from trellis.demo import chinese, english
     from trellis.server import AnnotationSettings, Corrections, LearningData
 
     if corrections is None:
@@ -112,9 +116,12 @@ def _annotation(
             raise ConfigError("--annotate, --train and --dev need --corrections, the file that labels are kept in")
         return AnnotationSettings()
     Corrections(corrections).close()  # what is wrong with the file is told before anything is started
-    corpus = english() if demo else DemoCorpus([], [], [])
-    sentences = [read(path).sentences if path else [] for path in (train, dev)]
-    learning = LearningData(sentences[0] or corpus.train, sentences[1] or corpus.dev)
+    data = {}
+    if first is None:
+        corpora = {"english": english(), "chinese": chinese()}
+        data = {name: LearningData(corpus.train, corpus.dev) for name, corpus in corpora.items()}
+    if train or dev:
+        data[first or "english"] = LearningData(*(read(path).sentences if path else [] for path in (train, dev)))
     lines: list[str] = []
     if annotate is not None:
         try:
@@ -122,27 +129,31 @@ def _annotation(
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{annotate} cannot be read: {error}") from None
     pool = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
-    return AnnotationSettings(Path(corrections), learning, pool)
+    return AnnotationSettings(Path(corrections), data, pool)
+
+
+def _named(models: list[str]) -> dict[str, Path]:
+    """The models by name; those without a name are called like their file or folder."""
+    pairs = [item.split("=", 1) if "=" in item else [Path(item).resolve().stem, item] for item in models]
+    names = [name for name, _ in pairs]
+    if twice := sorted({name for name in names if names.count(name) > 1 or not name}):
+        raise ConfigError(f"two models are called {twice[0]!r}: give names, as in first=DIR second=DIR")
+    return {name: Path(path) for name, path in pairs}
 
 
 @contextmanager
-def _paths(models: list[str]) -> Iterator[dict[str, Path]]:
-    """The models by name; those without a name are called like their file or folder. No model means the demo."""
-    if models:
-        pairs = [item.split("=", 1) if "=" in item else [Path(item).resolve().stem, item] for item in models]
-        names = [name for name, _ in pairs]
-        if twice := sorted({name for name in names if names.count(name) > 1 or not name}):
-            raise ConfigError(f"two models are called {twice[0]!r}: give names, as in first=DIR second=DIR")
-        yield {name: Path(path) for name, path in pairs}
-        return
+def _demo_models() -> Iterator[dict[str, Path]]:
+    """Models of the demo's corpora, in a folder that goes with the server."""
     from trellis import CRF
-    from trellis.demo import english
+    from trellis.demo import chinese, english
     from trellis.models import folder
 
     with tempfile.TemporaryDirectory(prefix="trellis-") as directory:
-        typer.echo("Training the demo model ...")
-        folder.save_model(Path(directory), CRF(features="ner", c2=0.1).fit(english().train))
-        yield {"demo": Path(directory)}
+        paths = {name: Path(directory) / name for name in ("english", "chinese")}
+        typer.echo("Training two demo models ...")
+        folder.save_model(folder.prepare(paths["english"]), CRF(features="ner", c2=0.1).fit(english().train))
+        folder.save_model(folder.prepare(paths["chinese"]), CRF(features="seg", c2=0.1).fit(chinese().train))
+        yield paths
 
 
 @contextmanager

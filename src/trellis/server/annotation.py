@@ -6,18 +6,20 @@ import asyncio
 import copy
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
-from trellis.errors import ConfigError, TrellisError
+from trellis.errors import ConfigError, TrellisError, number_of, warn
+from trellis.metrics import TaggingScores
 from trellis.models import CRF, Tagger, folder
-from trellis.models.data import Label, tokens_of
+from trellis.models.data import Label, headline, tokens_of
 from trellis.models.selection import DEFAULT, MEASURES, spread
 from trellis.server.batcher import Batcher, BatchJob
 from trellis.server.corrections import CorrectedSentence, Corrections
@@ -48,9 +50,10 @@ class AnnotationSettings:
     """What a server was started for besides answering."""
 
     corrections: Path | None = None
-    data: LearningData = field(default_factory=LearningData)
+    data: Mapping[str, LearningData] = field(default_factory=dict)
+    """By the name of the model."""
     pool: Sequence[str] = ()
-    """Texts, one sentence each."""
+    """Texts, one sentence each, for the first model."""
 
 
 class UncertaintyInference(ModelInference):
@@ -75,9 +78,14 @@ class Annotation:
         if settings.corrections is not None:
             self._corrections = Corrections(settings.corrections)
             pool = {text: None for text in pool if not self._corrections.has_text(text)}
+            served = {model.name for model in registry}
+            for name, count in self._corrections.models().items():
+                if count and name not in served:
+                    what = f"{number_of(count, 'corrected sentence')} of a model called {name!r}, which is not served"
+                    warn(f"{settings.corrections} has {what}: nothing is learned from them")
         self._left = pool
         """Texts of the pool that nobody has corrected yet, in its order."""
-        self._learner = Learner(settings.data)
+        self._learner, self._data = Learner(), settings.data
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="trellis-writer")
         self._offered: set[str] = set()
         self._next: list[str] = []
@@ -87,15 +95,15 @@ class Annotation:
         is_kept = self._corrections is not None
         return AnnotationState(*self._progress(), is_kept, is_kept, self._total > 0, self._learner.state)
 
-    async def correct(self, correction: tuple[str, Sequence[str], Sequence[Label]]) -> Progress:
-        """Keep a sentence's text, its tokens and their labels, on the disk when this returns."""
+    async def correct(self, correction: tuple[str, str, Sequence[str], Sequence[Label]]) -> Progress:
+        """Keep a model's name, a sentence's text, its tokens and their labels, on the disk when this returns."""
         try:
             await self._in_writer(self.writable().add, *correction)
         except ConfigError as error:  # the disk is full, say: the path is for the log alone
             _LOG.error("a correction was not kept: %s", error)
             message = "the correction was not kept: the server cannot write to its disk"
             raise RequestError("unavailable", message) from None
-        self._left.pop(correction[0], None)
+        self._left.pop(correction[1], None)
         return Progress(*self._progress())
 
     async def next(self) -> NextSentence:
@@ -110,12 +118,14 @@ class Annotation:
         self._offered.add(text)
         return NextSentence(*self._progress(), text)
 
-    def learn(self) -> LearnerState:
-        return self._learner.start(self._registry.get(), self.writable().sentences())
+    def learn(self, name: str | UnsetType = UNSET) -> LearnerState:
+        model = self._registry.get(name)
+        data = self._data.get(model.name, LearningData())
+        return self._learner.start(model, data, self.writable().sentences(model.name))
 
     async def accept(self) -> LearnerState:
-        """Put the new model in the place of the first one, and open it."""
-        await self._in_writer(self._learner.accept, self._registry.path(self._registry.get().name))
+        """Put the new model in the place of the old one, and open it."""
+        await self._in_writer(self._learner.accept, self._registry)
         await self._in_writer(self._registry.refresh)
         return self._learner.state
 
@@ -161,25 +171,26 @@ class Learner:
     then it is written in the place of the old one, and the server reloads it like any other change.
     """
 
-    def __init__(self, data: LearningData) -> None:
-        self._data, self.state = data, LearnerState("idle")
+    def __init__(self) -> None:
+        self.state = LearnerState("idle")
         self._new: Tagger[Any] | None = None
 
-    def start(self, model: ServedModel, corrections: list[CorrectedSentence]) -> LearnerState:
+    def start(self, model: ServedModel, data: LearningData, corrections: list[CorrectedSentence]) -> LearnerState:
         if self.state.state == "learning":
             raise RequestError("conflict", "a model is learning already")
         if not isinstance(model.tagger, CRF):
             raise RequestError("conflict", f"only feature CRFs learn here, and this is a {model.tagger.kind} model")
         if not corrections:
             raise RequestError("conflict", "there is nothing to learn from: no sentence was corrected")
-        self.state = LearnerState("learning", step=0)
-        threading.Thread(target=self._learn, args=(model.tagger, corrections), daemon=True).start()
+        self.state = LearnerState("learning", model=model.name, step=0)
+        threading.Thread(target=self._learn, args=(model.tagger, data, corrections), daemon=True).start()
         return self.state
 
-    def accept(self, path: Path) -> None:
+    def accept(self, registry: ModelRegistry) -> None:
         """Write the new model in the place of the old one."""
         if self._new is None or self.state.state != "done":
             raise RequestError("conflict", "there is no new model to accept")
+        path = registry.path(str(self.state.model))
         if path.is_dir():
             folder.save_model(path, self._new)
         else:
@@ -193,37 +204,50 @@ class Learner:
         self._new, self.state = None, LearnerState("idle")
         return self.state
 
-    def _learn(self, old: CRF, corrections: list[CorrectedSentence]) -> None:
+    def _learn(self, old: CRF, data: LearningData, corrections: list[CorrectedSentence]) -> None:
+        model, steps = self.state.model, 0
+
         def count(_: Any) -> None:
-            self.state = LearnerState("learning", step=(self.state.step or 0) + 1)
+            nonlocal steps
+            steps += 1
+            self.state = LearnerState("learning", model=model, step=steps)
 
         try:
-            train, dev = self._split(corrections)
-            before, new = _score(old, dev), copy.deepcopy(old)
+            train, dev = split_corrections(corrections, data)
+            before, new = _scores(old, dev), copy.deepcopy(old)
             tokens, labels = zip(*train, strict=True)
             new.fit(tokens, labels, warm_start=True, progress=count)
             self._new = new
-            self.state = LearnerState("done", before=before, after=_score(new, dev))
+            after = _scores(new, dev)
+            self.state = LearnerState("done", model=model, metric=after[0], before=before[1], after=after[1])
         except TrellisError as error:
-            self.state = LearnerState("failed", message=str(error))
+            self.state = LearnerState("failed", model=model, message=str(error))
         except Exception as error:  # told as little about as any other mistake of ours
-            self.state = LearnerState("failed", message=f"learning failed: {type(error).__name__}")
+            self.state = LearnerState("failed", model=model, message=f"learning failed: {type(error).__name__}")
 
-    def _split(self, corrections: list[CorrectedSentence]) -> tuple[list[CorrectedSentence], list[CorrectedSentence]]:
-        """What to learn from and what to compare on."""
-        train, dev = _labelled(self._data.train), _labelled(self._data.dev)
-        if dev:
-            return train + corrections, dev
-        complete = [sentence for sentence in corrections if all(isinstance(label, str) for label in sentence[1])]
-        held_out = complete[::_HELD_OUT] if len(complete) >= 2 * _HELD_OUT else []
-        held_out_tokens = {tokens for tokens, _ in held_out}  # each sentence was corrected once
-        return train + [sentence for sentence in corrections if sentence[0] not in held_out_tokens], held_out
+
+def split_corrections(
+    corrections: list[CorrectedSentence], data: LearningData
+) -> tuple[list[CorrectedSentence], list[CorrectedSentence]]:
+    """What to learn from and what to compare on."""
+    train, dev = _labelled(data.train), _labelled(data.dev)
+    if dev:
+        return train + corrections, dev
+    complete = [sentence for sentence in corrections if all(isinstance(label, str) for label in sentence[1])]
+    held_out = complete[::_HELD_OUT] if len(complete) >= 2 * _HELD_OUT else []
+    held_out_tokens = {tokens for tokens, _ in held_out}  # each sentence was corrected once
+    return train + [sentence for sentence in corrections if sentence[0] not in held_out_tokens], held_out
 
 
 def _labelled(sentences: Sequence[Sentence]) -> list[CorrectedSentence]:
     return [(tuple(sentence.tokens), list(sentence.tags or ())) for sentence in sentences]
 
 
-def _score(tagger: Tagger[Any], dev: list[CorrectedSentence]) -> float:
-    """F1 or accuracy; 0 if there is nothing to compare on."""
-    return tagger.score([tokens for tokens, _ in dev], [labels for _, labels in dev]) if dev else 0.0  # type: ignore[misc]
+def _scores(
+    tagger: Tagger[Any], dev: list[CorrectedSentence]
+) -> tuple[Literal["f1", "accuracy"] | UnsetType, float | UnsetType]:
+    """The metric and its value, if there is something to compare on."""
+    if not dev:
+        return UNSET, UNSET
+    scores = tagger.evaluate([tokens for tokens, _ in dev], [labels for _, labels in dev])  # type: ignore[misc]
+    return "accuracy" if isinstance(scores, TaggingScores) else "f1", headline(scores)

@@ -100,11 +100,14 @@ class Routes:
             "predict": lambda request: self._ask(request, lambda body: prediction_job(body, builder)),
             "correct": self._correct,
             "next": lambda request: annotation.next(),
-            "learn": lambda request: annotation.learn(),
+            "learn": self._learn,
             "accept": lambda request: annotation.accept(),
             "reject": lambda request: annotation.reject(),
             "setup": lambda request: LabelStudioSetup(version_of(self._registry.get())),
-            "models": lambda request: schemas.ModelsAnswer([model.about() for model in self._registry]),
+            "webhook": lambda request: LabelStudioHealth(),
+            "models": lambda request: schemas.ModelsAnswer(
+                [model.about() for model in self._registry], self._limits.body_bytes
+            ),
             "annotation": lambda request: annotation.state(),
             "healthz": lambda request: schemas.Health(),
             "health": lambda request: LabelStudioHealth(),
@@ -151,6 +154,9 @@ class Routes:
         body = await self._body(request)
         self._annotation.writable()  # a server that keeps none says so, whatever is sent
         return await self._annotation.correct(self._builder.correction(body))
+
+    async def _learn(self, request: Request) -> schemas.LearnerState:
+        return self._annotation.learn(schemas.decode(schemas.LearnRequest, await self._body(request)).model)
 
     def _readyz(self, request: Request) -> Response:
         ready = schemas.Ready(self._status, self._registry.problems)

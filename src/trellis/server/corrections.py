@@ -1,6 +1,7 @@
 """What people said about sentences, kept as JSON Lines: on the disk before they are told so.
 
-Each line is all that is known about one sentence; a later line about the same tokens takes its place.
+Each line is all that is known about one sentence in the labels of one model; a later line about the same tokens and
+model takes its place.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Corrections:
     def __init__(self, path: str | Path) -> None:
         self._lines = AppendedLines(path, ConfigError)
         self._writing, self._reading = threading.Lock(), threading.Lock()  # readers do not wait for the disk
-        self._labels: dict[tuple[str, ...], list[Label]] = {}  # by tokens, where any label is known
+        self._labels: dict[str, dict[tuple[str, ...], list[Label]]] = {}  # by model and tokens, where any is known
         self._texts: set[str] = set()
         try:
             self._open(Path(path))
@@ -38,25 +39,31 @@ class Corrections:
 
     def __len__(self) -> int:
         """Sentences about which something is known."""
-        return len(self._labels)
+        return sum(map(len, self._labels.values()))
 
     def has_text(self, text: str) -> bool:
         """Whether a text was ever corrected, even if that was taken back."""
         return text in self._texts
 
-    def add(self, text: str, tokens: Sequence[str], labels: Sequence[Label]) -> None:
+    def add(self, model: str, text: str, tokens: Sequence[str], labels: Sequence[Label]) -> None:
         """Keep what is known about a sentence; it waits for the disk."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        line = encode({"text": text, "tokens": list(tokens), "labels": list(labels), "time": now})
+        fields = {"text": text, "tokens": list(tokens), "labels": list(labels), "model": model, "time": now}
+        line = encode(fields)
         with self._writing:  # lines and memory change in the same order
             self._lines.append(line)
             with self._reading:
-                self._remember(text, tuple(tokens), list(labels))
+                self._remember(model, text, tuple(tokens), list(labels))
 
-    def sentences(self) -> list[CorrectedSentence]:
-        """What is known of each sentence, by its latest correction."""
+    def models(self) -> dict[str, int]:
+        """Corrected sentences by the name of the model."""
         with self._reading:
-            return list(self._labels.items())
+            return {model: len(sentences) for model, sentences in self._labels.items()}
+
+    def sentences(self, model: str) -> list[CorrectedSentence]:
+        """What is known of each sentence in the labels of a model, by its latest correction."""
+        with self._reading:
+            return list(self._labels.get(model, {}).items())
 
     def close(self) -> None:
         """Let others write."""
@@ -99,11 +106,12 @@ class Corrections:
         tokens, labels = fields.texts("tokens"), fields.items("labels", str, list, type(None))
         if len(tokens) != len(labels):
             raise DataError(f"{where}: {len(labels)} labels for {len(tokens)} tokens: expected as many")
-        self._remember(fields.text("text"), tuple(tokens), list(labels))
+        self._remember(fields.text("model"), fields.text("text"), tuple(tokens), list(labels))
 
-    def _remember(self, text: str, tokens: tuple[str, ...], labels: list[Label]) -> None:
+    def _remember(self, model: str, text: str, tokens: tuple[str, ...], labels: list[Label]) -> None:
         self._texts.add(text)
+        sentences = self._labels.setdefault(model, {})
         if any(label is not None for label in labels):
-            self._labels[tokens] = labels
+            sentences[tokens] = labels
         else:
-            self._labels.pop(tokens, None)
+            sentences.pop(tokens, None)

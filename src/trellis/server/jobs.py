@@ -130,23 +130,24 @@ class JobBuilder:
 
         return jobs
 
-    def correction(self, body: bytes) -> tuple[str, list[str], list[Label]]:
-        """``/v1/corrections``: the text, its tokens, and what is known of their labels."""
+    def correction(self, body: bytes) -> tuple[str, str, list[str], list[Label]]:
+        """``/v1/corrections``: the model's name, the text, its tokens, and what is known of their labels."""
         request = s.decode(s.Correction, body)
-        tagger = self.registry.get(request.model).tagger
-        tags = tagger.tagset_
+        model = self.registry.get(request.model)
+        tags = model.tagger.tagset_
         if not request.tokens:
             raise invalid("tokens must have at least one token, got []")
         self.parts(InputColumns([request.tokens]))
         if request.tags is not UNSET:  # which say more than spans
             labels = check_labels(list(request.tags), len(request.tokens), "tags", tags)
-            if getattr(tagger, "constraints", True):
+            if getattr(model.tagger, "constraints", True):
                 check_scheme(labels, "tags", tags)
         elif request.known_spans is not UNSET:
             labels = labels_of_spans(request.known_spans, len(request.tokens), "known_spans", tags)
         else:
             raise invalid("the request must have known_spans or tags, got none")
-        return " ".join(request.tokens) if request.text is UNSET else request.text, request.tokens, labels
+        text = " ".join(request.tokens) if request.text is UNSET else request.text
+        return model.name, text, request.tokens, labels
 
     def parts(self, inputs: InputColumns, weight: int = 1) -> list[JobPart]:
         """The sentences as parts of a job, if they are not too many or too long; `weight` is what a token costs."""

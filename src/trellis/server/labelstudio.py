@@ -3,8 +3,10 @@
     GET  /health                                    is it up?
     POST /setup    {"project", "schema", ...}       a project introduces itself
     POST /predict  {"tasks": [{"data": {...}}], "label_config": "<View>...</View>"}
+    POST /webhook  {"action": "ANNOTATION_CREATED", ...}    an annotator did something: it is thanked for, no more
 
-The labelling interface says which field of a task is the text, and under which names spans are returned.
+The labelling interface says which field of a task is the text, under which names spans are returned, and which labels
+there are: spans with others are left out.
 """
 
 from __future__ import annotations
@@ -97,23 +99,26 @@ class Interface(NamedTuple):
     to_name: str = "text"
     field: str | None = None
     """The field of a task that is the text; None if it does not say."""
+    labels: frozenset[str] = frozenset()
+    """Which spans may have; all if it names none."""
 
 
 def interface(config: str) -> Interface:
     """The first labels of text in a labelling interface; one that is not XML, or defines entities, says nothing.
 
     >>> interface('<View><Labels name="ner" toName="doc"/><Text name="doc" value="$body"/></View>')
-    Interface(from_name='ner', to_name='doc', field='body')
+    Interface(from_name='ner', to_name='doc', field='body', labels=frozenset())
     """
     try:
         elements = [] if "<!DOCTYPE" in config else list(ElementTree.fromstring(config).iter())
     except (ElementTree.ParseError, ValueError):
         elements = []
-    labels: dict[str, str] = next((element.attrib for element in elements if element.tag == "Labels"), {})
+    labels = next((element for element in elements if element.tag == "Labels"), ElementTree.Element("Labels"))
+    names = {label.get(name) for label in labels.iter("Label") for name in ("value", "alias")}
     to_name = labels.get("toName") or "text"
     texts = [one for one in elements if one.tag in ("Text", "HyperText") and one.get("name") == to_name]
     field = texts[0].get("value", "").removeprefix("$") if texts else ""
-    return Interface(labels.get("name") or "label", to_name, field or None)
+    return Interface(labels.get("name") or "label", to_name, field or None, frozenset(filter(None, names)))
 
 
 def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
@@ -124,6 +129,9 @@ def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
         raise too_large(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
     name = request.params.get("model") if isinstance(request.params, dict) else None
     model, names = builder.registry.get(name if isinstance(name, str) else UNSET), interface(config)
+    if names.labels and names.labels.isdisjoint(model.kinds):
+        theirs, ours = ", ".join(sorted(names.labels)), ", ".join(model.kinds) or "none"
+        raise invalid(f"label_config has none of the labels of {model.name}: it has {theirs}, the model {ours}")
     texts, version = [_text(task.data, i, names) for i, task in enumerate(request.tasks)], version_of(model)
 
     def finish(answers: list[Sequence[TaggedSentence]]) -> bytes:
@@ -155,6 +163,8 @@ def version_of(model: ServedModel) -> str:
 def _prediction(tagged: Tagged, version: str, names: Interface) -> LabelStudioPrediction:
     regions = []
     for span in tagged.spans:
+        if names.labels and span.label not in names.labels:
+            continue
         value = LabelStudioSpan(span.start, span.end, span.text, [span.label])
         region_id = secrets.token_hex(5)
         regions.append(LabelStudioRegion(region_id, names.from_name, names.to_name, value, span.probability))

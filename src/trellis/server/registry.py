@@ -22,6 +22,7 @@ from trellis.models import Tagger, load
 from trellis.models.folder import model_file
 from trellis.server.problems import RequestError
 from trellis.server.schemas import ModelAnswer
+from trellis.text import hue
 
 Signature = tuple[int, int, int]
 """By which a file is told from what it was before: its inode, its time, its size."""
@@ -41,6 +42,11 @@ class ServedModel:
     version: str
     """A digest of the file: the same for the same content, wherever and whenever it was opened."""
 
+    @property
+    def kinds(self) -> list[str]:
+        """The labels of spans."""
+        return sorted({kind for _, kind in self.tagger.tagset_.parsed if kind})
+
     def about(self) -> ModelAnswer:
         """What clients may know."""
         tagger, tags = self.tagger, self.tagger.tagset_
@@ -49,9 +55,10 @@ class ServedModel:
             version=self.version,
             kind=tagger.kind,
             labels=list(tags.labels),
-            kinds=sorted({kind for _, kind in tags.parsed if kind}),
+            kinds=self.kinds,
             scheme=tags.scheme.value,
             tokenizer=str(tagger.tokenizer_),
+            hues=[hue(kind) for kind in self.kinds or [""]],
         )
 
 

@@ -118,6 +118,12 @@ class Correction(StrictStruct):
     tags: list[str] | UnsetType = UNSET
 
 
+class LearnRequest(StrictStruct):
+    """Which model learns from its corrections."""
+
+    model: ModelName | UnsetType = UNSET
+
+
 class AnyObject(Struct):
     """An object; its fields do not matter."""
 
@@ -219,12 +225,14 @@ class ModelAnswer(StrictStruct):
     kinds: Annotated[list[str], Meta(description="Of spans.")]
     scheme: str
     tokenizer: str
+    hues: Annotated[list[Count], Meta(description="Of kinds, in degrees on the colour wheel.")]
 
 
 class ModelsAnswer(StrictStruct):
-    """All models, the first one first."""
+    """All models, the first one first, and how much a request may have."""
 
     models: list[ModelAnswer]
+    body_bytes: Count
 
 
 class Health(StrictStruct):
@@ -245,8 +253,10 @@ class LearnerState(StrictStruct):
 
     state: Literal["idle", "learning", "done", "failed"]
     message: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
     step: Count | UnsetType = UNSET
-    before: float | UnsetType = UNSET
+    metric: Literal["f1", "accuracy"] | UnsetType = UNSET
+    before: Annotated[float, Meta(description="On held-out sentences, if there are any.")] | UnsetType = UNSET
     after: float | UnsetType = UNSET
 
 
