@@ -22,19 +22,20 @@ help:  ## what each target does
 $(BIN)/python:
 	@python=$$(sh tools/prerequisites.sh python $(PYTHON)) && echo "$$python -m venv $(VENV)" && "$$python" -m venv $(VENV)
 
-$(VENV)/.neural: $(BIN)/python $(SOURCES)
+# Of the extra neural, the demo needs torch and accelerate. pip says what it does, since the first time takes minutes.
+$(VENV)/.demo: $(BIN)/python $(SOURCES)
 	@sh tools/prerequisites.sh compiler
-	@echo "installing packages: a few minutes the first time"
-	$(PIP) install --quiet -c constraints.txt -e '.[neural]'
+	@echo "first packages are downloaded, torch being the largest, then Trellis is compiled: a few minutes the first time"
+	$(PIP) install -c constraints.txt -e . torch accelerate
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(SOURCES)
 	@sh tools/prerequisites.sh compiler
 	@echo "installing packages: a few minutes the first time"
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
-	@touch $@ $(VENV)/.neural $(VENV)/.serve
+	@touch $@ $(VENV)/.demo $(VENV)/.serve
 
-demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
+demo: $(VENV)/.demo  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
 $(VENV)/.serve: $(BIN)/python $(SOURCES)

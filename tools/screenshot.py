@@ -1,10 +1,13 @@
-"""The pictures of the page: ``python -m tools.screenshot`` draws docs/images/page.png, and the one in docs/zh.
+"""The pictures of the README: ``python -m tools.screenshot demo page`` draws both, or the one that is named.
 
-It starts ``trellis serve --demo`` and needs chromium, whose path may be in TRELLIS_CHROMIUM.
+demo: docs/images/demo.svg, what ``trellis demo`` prints about its first task; it takes a minute.
+page: docs/images/page.png, the page of ``trellis serve --demo``, and the Chinese one in docs/zh. It needs chromium,
+whose path may be in TRELLIS_CHROMIUM.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -13,9 +16,22 @@ import sys
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from trellis.cli import demo
+from trellis.demo.comparison import TASKS
 
 DOCS = Path(__file__).parent.parent / "docs"
 IMAGES = {"en-GB": DOCS / "images" / "page.png", "zh-CN": DOCS / "zh" / "images" / "page.png"}
+
+
+def demo_picture() -> str:
+    """The first task of the demo as a terminal shows it; with the reader's fonts, since rich's come from the web."""
+    console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
+    demo.show(console, TASKS["ner"], neural=True)
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="trellis demo", theme=MONOKAI), flags=re.DOTALL)
+    return svg.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
 
 
 def draw(url: str, locale: str, image: Path) -> None:
@@ -35,7 +51,7 @@ def draw(url: str, locale: str, image: Path) -> None:
         found.close()
 
 
-def main() -> None:
+def draw_pages() -> None:
     """Start a server, draw, and stop it."""
     command = [sys.executable, "-m", "trellis", "serve", "--demo", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -47,6 +63,14 @@ def main() -> None:
                 draw(url, locale, image)
         finally:
             server.terminate()
+
+
+def main() -> None:
+    """Draw the pictures that are named."""
+    if "demo" in sys.argv[1:]:
+        (DOCS / "images" / "demo.svg").write_text(demo_picture(), encoding="utf-8")
+    if "page" in sys.argv[1:]:
+        draw_pages()
 
 
 if __name__ == "__main__":

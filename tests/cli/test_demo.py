@@ -1,9 +1,11 @@
 """`trellis demo`: the structure of what it prints; figures and times are left open."""
 
+import html
 import io
 import itertools
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import typer
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 import trellis
 from trellis.cli import demo as command
 from trellis.demo import DemoCorpus
-from trellis.demo.comparison import TASKS, Contestant, Result
+from trellis.demo.comparison import TASKS, Contestant, Result, families
 from trellis.training import Step
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -184,3 +186,13 @@ def test_an_unknown_task_is_a_usage_error():
     result = CliRunner().invoke(app, ["--task", "pos"])
     assert result.exit_code == 2
     assert "'ner', 'seg'" in result.output
+
+
+def test_the_picture_of_the_readme_is_what_the_demo_prints():
+    """``python -m tools.screenshot demo`` draws it anew; figures are those of the machine."""
+    svg = (Path(__file__).parents[2] / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")
+    shown = " ".join(html.unescape(" ".join(re.findall("<text[^>]*>([^<]*)", svg))).split())
+    task = TASKS["ner"]
+    names = [family.name for family in families(task, neural=True)]
+    for text in (task.title, command.ILLEGAL, f'The trellis of "{task.drawn}"', *names):
+        assert text in shown

@@ -10,7 +10,7 @@ import pytest
 
 import trellis
 import trellis.cli.score
-from trellis.cli import COMMANDS
+from trellis.cli import COMMANDS, program
 
 HEAVY = {"numpy", "scipy", "torch", "transformers", "sklearn", "trellis._native"}
 
@@ -146,3 +146,44 @@ def test_a_wrong_value_of_an_option_is_a_mistake_of_usage(shell, tmp_path, comma
     done = shell(command, *arguments.get(command, [file, file]), option, "nope")
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"trellis: {WRONG[option][1]}")
+
+
+@pytest.mark.parametrize("option", [["--epochs", "3"], ["--epochs=3"]])
+def test_an_option_that_is_a_setting_says_how_to_set_it(shell, option):
+    done = shell("train", "-m", "bilstm-crf", "--train", "train.conll", "-o", "model", *option)
+    assert done.code == 2
+    assert done.err.startswith("trellis: --epochs is a setting, not an option: give --set training.epochs=3 (of ")
+    assert "No such option: --nonsense" in shell("train", "-m", "crf", "--train", "a", "-o", "m", "--nonsense").err
+    assert "No such option: --epochs" in shell("tag", "model", *option).err
+
+
+@pytest.mark.parametrize("command", ["tag", "eval", "select", "explain"])
+def test_a_model_behind_the_file_is_noticed(shell, here, ner_model, command):
+    done = shell(command, "dev.conll", ner_model)
+    message = f"trellis: the model comes first: 'dev.conll' is none, and {ner_model} is one\n"
+    assert (done.code, done.out, done.err) == (2, "", message)
+
+
+def test_short_help_is_help(shell):
+    for command in ([], ["tag"], ["train"]):
+        assert shell(*command, "-h").out == shell(*command, "--help").out
+
+
+@pytest.mark.parametrize("name", ["CRF", "Crf"])
+def test_a_family_may_be_written_in_capitals(shell, here, name):
+    assert shell("init", "--model", name).out == shell("init", "--model", "crf").out
+    assert shell("init", "--model", "BiLSTM_CRF").out == shell("init", "--model", "bilstm-crf").out
+    assert shell("train", "-m", name, "--train", "train.conll", "-o", "model").code == 0
+    assert '"model": "crf"' in (here / "model" / "training.json").read_text()
+
+
+def test_commands_are_shown_as_this_shell_can_call_them(monkeypatch, tmp_path):
+    (tmp_path / "trellis").touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [".venv/bin/trellis", "demo"])
+    monkeypatch.setenv("PATH", "")
+    assert program() == ".venv/bin/trellis"
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "trellis"), "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program() == "trellis"
+    monkeypatch.setattr(sys, "argv", ["/elsewhere/__main__.py"])
+    assert program() == "trellis"

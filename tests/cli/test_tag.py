@@ -35,6 +35,28 @@ def test_raw_text_becomes_columns_in_a_pipe(text, shell, ner_model):
     assert done.out == "Anna\tB-PER\nlives\tO\nin\tO\nRome\tB-LOC\n.\tO\n\nIt\tO\nrained\tO\n.\tO\n\n"
 
 
+def test_an_argument_in_quotes_is_text(text, shell, ner_model, standard_input):
+    told = shell("tag", ner_model, "Anna lives in Rome.", "It rained.")
+    assert (told.code, told.err) == (0, "")
+    assert told.out == shell("tag", ner_model, "text.txt").out == shell("tag", ner_model, TEXT.strip()).out
+    assert shell("tag", ner_model, "Rome .", "--from", "tokens").out == "Rome\tB-LOC\n.\tO\n\n"
+    done = shell("tag", ner_model, "Anna slept. It rained.", "--sentences", "--to", "jsonl")
+    assert [json.loads(line)["text"] for line in done.out.splitlines()] == ["Anna slept. It rained."]
+    assert shell("tag", ner_model, "Anna slept. It rained.", "--sentences").out.count("\n\n") == 2
+    Path("of two words").write_text("Rome\n")
+    assert shell("tag", ner_model, "of two words", "-q").out == "Rome\tB-LOC\n\n"
+
+
+def test_an_argument_without_blanks_that_names_no_file_is_an_error(here, shell, ner_model):
+    problem = "No such file or directory"
+    assert shell("tag", ner_model, "nowhere.txt").err == f"trellis: nowhere.txt: {problem}\n"
+    done = shell("tag", ner_model, "Anna", "slept")
+    assert (done.code, done.out) == (1, "")
+    hint = f"A text is given in quotes, or as in echo Anna | trellis tag {ner_model}"
+    assert done.err == f"trellis: Anna: {problem}. {hint}\n"
+    assert f"Anna slept: {problem}" in shell("tag", ner_model, "Anna slept", "--from", "conll").err
+
+
 RECORDS = {
     "texts": {"id": 7, "url": "http://x", "text": "Anna slept", "score": 0.12345678901},
     "tokens": {"id": "a", "tokens": ["Anna", "slept"], "meta": {"k": [1, None]}, "ner_tags": ["O", "O"]},

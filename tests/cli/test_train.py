@@ -255,10 +255,14 @@ def test_a_traceback_only_with_debug(here, shell):
     assert "Traceback" in shell("--debug", *TRAIN, "--set", "c3=1").err
 
 
-def test_a_family_that_lacks_what_it_needs(here, shell):
-    done = shell("train", "-m", "transformer-crf", "--train", "train.conll", "-o", "model")
-    assert done.code == 2
-    assert done.err.endswith("trellis: this family needs the setting 'encoder.transformer', which is not set\n")
+def test_a_family_that_lacks_what_it_needs_says_so_before_any_file_is_read(here, shell):
+    done = shell("train", "-m", "transformer-crf", "--train", "nowhere.conll", "-o", "model")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "trellis: this family needs the setting 'encoder.transformer', the folder or the Hub's name of a pretrained "
+        "encoder; on the command line --set encoder.transformer=bert-base-cased\n"
+    )
+    assert not Path("model").exists()
 
 
 def test_init_prints_settings_that_train_takes(here, shell):

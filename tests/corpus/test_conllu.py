@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpora import shared
 from trellis import corpus
 from trellis.corpus.conllu import FIELDS
 
@@ -22,7 +23,6 @@ FILE = """\
 1\tSí\tsí\tINTJ\tI\t_\t0\troot\t0:root\t_
 
 """
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 @pytest.mark.parametrize("tags", ["upos", "xpos", "deprel", None])
@@ -52,10 +52,7 @@ def test_tags_may_go_beside_what_is_in_misc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("corpus_name", ["ud_english_ewt", "ud_chinese_gsd"])
 def test_files_of_universal_dependencies_come_out_byte_by_byte(tmp_path: Path, corpus_name: str) -> None:
-    paths = sorted((DATA / corpus_name).glob("*.conll*"))
-    if not paths:
-        pytest.skip(f"{DATA / corpus_name} is not there")
-    for path in paths:
+    for path in sorted(shared(corpus_name).glob("*.conll*")):
         found = corpus.read(path)
         assert found.format == "conllu"
         corpus.write(tmp_path / "out.conllu", found)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.corpora import shared
 from trellis import corpus
 from trellis.tags import fit_schemes, spans_from_sequences
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 # file: format, sentences, tokens, entities (None where none are stated)
 COUNTS = {
@@ -27,13 +24,6 @@ COUNTS = {
     "ud_chinese_gsd/udc-simplified-v1.4-dev.conll": ("conllu", 500, 12663, None),
     "ud_chinese_gsd/udc-simplified-v1.4-test.conll": ("conllu", 500, 12012, None),
 }
-
-
-def shared(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{path} is not here")
-    return path
 
 
 @pytest.mark.parametrize("name", COUNTS)

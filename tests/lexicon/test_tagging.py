@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 from itertools import pairwise, product
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from tests.corpora import shared
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
 from trellis.errors import DataWarning, ModelError, NoPathError, TemplateError
@@ -546,14 +546,11 @@ def test_templates_that_look_at_a_lexicon_need_one(tmp_path) -> None:
         CRF(features="given").fit([[["a"], ["b"]]], [["X", "Y"]], lexicon=NAMES_OF_PLACES)
 
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "ud_chinese_gsd"
-
-
 @pytest.fixture(scope="module")
 def gsd() -> tuple[CRF, list[list[str]], set[str]]:
     """A segmenter trained on a fifth of GSD, the words of its test part, and the words of training."""
     train, test = (
-        [list(sentence.tokens) for sentence in corpus.read(DATA / f"udc-simplified-v1.4-{part}.conll", format="conllu")]
+        [list(one.tokens) for one in corpus.read(shared(f"ud_chinese_gsd/udc-simplified-v1.4-{part}.conll"))]
         for part in ("train", "test")
     )
     part = train[::5]
@@ -561,7 +558,6 @@ def gsd() -> tuple[CRF, list[list[str]], set[str]]:
     return model, test, {word for words in part for word in words}
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
 class TestRealSegmentation:
     def test_the_word_list_of_a_text_gains_two_points_and_leaves_every_sentence_legal(self, gsd) -> None:
         model, test, known = gsd

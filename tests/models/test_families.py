@@ -32,5 +32,7 @@ def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
 
 def test_a_family_that_needs_a_setting_says_so():
     family = families.get_family("transformer-crf")
-    with pytest.raises(ConfigError, match=r"this family needs the setting .encoder\.transformer., which is not set"):
+    with pytest.raises(
+        ConfigError, match=r"needs the setting .encoder\.transformer., .* --set encoder\.transformer=bert"
+    ):
         families.make_tagger(family, family.defaults())

@@ -11,6 +11,8 @@ import functools
 import gc
 import importlib
 import os
+import shlex
+import shutil
 import sys
 import traceback
 import typing
@@ -18,6 +20,7 @@ import warnings
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -78,6 +81,17 @@ def _processed(parameter: Any, wanted: Any, convert: Callable[[Any, Any], Any], 
 
 class QuickCommand(QuickParameters, TyperCommand):
     """A subcommand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; an option that is a setting of models, such as --epochs, is told what to write."""
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            option = getattr(error, "option_name", None)  # click's error is not public in typer
+            if option is not None and any(parameter.name == "set" for parameter in self.params):
+                importlib.import_module("trellis.cli.options").suggest_setting(option, words)
+            raise
 
 
 class LazyGroup(QuickParameters, TyperGroup):
@@ -205,6 +219,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         problem = f"{type(error).__name__}: {error}"
         _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
     sys.exit(0)
+
+
+def program() -> str:
+    """How this program is called from this shell: by its name if that is on the path, otherwise as it was called."""
+    called = sys.argv[0]
+    known = shutil.which("trellis")
+    if Path(called).stem != "trellis" or (known is not None and os.path.samefile(known, called)):
+        return "trellis"
+    return shlex.quote(called)
 
 
 def wait_asleep() -> None:

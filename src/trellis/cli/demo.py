@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from trellis.cli import program
 from trellis.cli.io import output
 from trellis.demo import DemoCorpus, write
 from trellis.demo.comparison import (
@@ -33,7 +34,7 @@ from trellis.models.answers import TextSpan
 from trellis.text import tokenize
 from trellis.training import Step
 
-_ILLEGAL = (
+ILLEGAL = (
     "illegal: sentences with impossible tags, such as I-PER after O, or a word that never ends. Trellis gives "
     "legal tags only; argmax is the same softmax model with the best label of each token by itself, as is often done."
 )
@@ -74,21 +75,21 @@ def demo(
     chosen = list(TASKS.values()) if task is None else [TASKS[task]]
     neural = neural_is_installed() and not quick
     for item in chosen:
-        _show(console, item, neural=neural)
+        show(console, item, neural=neural)
     if not neural_is_installed():
         missing = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis-crf[neural]'\n"
         console.print(escape(missing))
     _what_next(console, chosen[0])
 
 
-def _show(console: Console, task: DemoTask, *, neural: bool) -> None:
+def show(console: Console, task: DemoTask, *, neural: bool) -> None:
     """One task from its corpus to its trellis."""
     corpus = task.corpus()
     console.rule(f"[bold]{task.title}[/bold]", align="left")
     console.print(f"{len(corpus.train)} sentences to learn from, {len(corpus.test)} to be tested on.\n")
     best = _compare(console, corpus, families(task, neural=neural))
     if neural:
-        console.print(_ILLEGAL)
+        console.print(ILLEGAL)
     console.print(f"\n[bold]{best.name}[/bold] on sentences it has not seen, with the probability of each span:\n")
     for answer in best.tagger.annotate([tokenize(text, task.tokenizer) for text in task.texts]):
         console.print(marked(answer, task))
@@ -121,13 +122,13 @@ def _what_next(console: Console, task: DemoTask) -> None:
     console.rule("[bold]What to try next[/bold]", align="left")
     given = f"--train {files['train']} --dev {files['dev']} --test {files['test']}"
     for line in (
-        "trellis demo --data data",
-        f"trellis check {files['train']} {files['test']}",
-        f"trellis train --task {task.name} --model crf {given} --out model",
-        f"trellis tag model {files['test']}",
-        f'trellis explain model "{task.drawn}"',
+        "demo --data data",
+        f"check {files['train']} {files['test']}",
+        f"train --task {task.name} --model crf {given} --out model",
+        f"tag model {files['test']}",
+        f'explain model "{task.drawn}"',
     ):
-        console.print(f"  {line}", soft_wrap=True)
+        console.print(escape(f"  {program()} {line}"), soft_wrap=True)
 
 
 class Board:

@@ -8,7 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from trellis.cli.io import Reader, remembered_options, some, tell_notes, tell_reading, tell_unseen
-from trellis.cli.options import Annotations, Columns, Figures, FormatOption, ModelArgument, QuietOption, TaskOption
+from trellis.cli.options import (
+    Annotations,
+    Columns,
+    Figures,
+    FormatOption,
+    ModelArgument,
+    QuietOption,
+    TaskOption,
+    check_order,
+)
 from trellis.cli.score import judge, show
 from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
 from trellis.corpus import OnBadTags
@@ -38,6 +47,7 @@ def evaluate(
       trellis eval model test.conll --errors --interval
       trellis eval seg-model test.seg --train train.seg --json
     """  # noqa: D301 - \b tells click to keep the lines
+    check_order(model, [file])
     tagger = load(model)
     setting = model_setting(tagger, model, task)
     remembered = remembered_options(model)

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from trellis.cli.io import output
-from trellis.cli.options import ModelArgument
+from trellis.cli.options import ModelArgument, check_order
 from trellis.errors import ConfigError, DataError, number_of
 from trellis.models import load
 from trellis.models.answers import LatticeView
@@ -39,6 +39,7 @@ def explain(
       trellis explain model "Ada Lovelace lived in London." --token 4 --top 20
       trellis explain model "Ada met Charles" --json
     """  # noqa: D301 - \b tells click to keep the lines
+    check_order(model, [text])
     tagger = load(model)
     sentence = splitter("whitespace" if tokens else tagger.tokenizer_).sentence(text)
     if not len(sentence):

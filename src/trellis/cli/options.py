@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, cast, get_args
@@ -15,9 +17,11 @@ from trellis import config, corpus, lexicon
 from trellis.cli.tasks import FEATURES, Task
 from trellis.corpus import OnBadTags
 from trellis.corpus.annotation_tools import Align
-from trellis.errors import ConfigError, TrellisError, did_you_mean, number_of
+from trellis.errors import ConfigError, StoreError, TrellisError, did_you_mean, number_of, shown
 from trellis.lexicon import Lexicon
+from trellis.models.crfsuite import is_file_of_crfsuite
 from trellis.models.families import FAMILIES, get_family
+from trellis.models.folder import model_file
 from trellis.tags import Scheme
 from trellis.text import splitter
 
@@ -51,6 +55,33 @@ def one_of(names: Iterable[str]) -> Callable[..., str | None]:
             raise ConfigError(f"expected one of {', '.join(known)}, got {value!r}{did_you_mean(value, known)}")
 
     return checked(check)
+
+
+def check_order(model: str, others: Sequence[str]) -> None:
+    """Refuse arguments in the wrong order: no model where one is expected, and one behind it."""
+    if not _is_model(model) and (found := next(filter(_is_model, others), None)) is not None:
+        raise ConfigError(f"the model comes first: {shown(model)} is none, and {found} is one")
+
+
+def _is_model(path: str) -> bool:
+    with suppress(StoreError):
+        file = model_file(path)
+        return file.is_file() and (file.suffix == ".safetensors" or is_file_of_crfsuite(file))
+    return False
+
+
+def suggest_setting(option: str, words: Sequence[str]) -> None:
+    """Refuse an option that names a setting of models, saying how a setting is changed."""
+    name = option.lstrip("-").replace("-", "_")
+    families: dict[str, list[str]] = {}
+    for family, about in FAMILIES.items():
+        if (key := _by_last_part(about.defaults()).get(name)) is not None:
+            families.setdefault(key, []).append(family)
+    place = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
+    value = next((word for word in [*" ".join(words[place : place + 1]).split("=")[1:], *words[place + 1 :]]), "VALUE")
+    ways = [f"--set {key}={shlex.quote(value)} (of {', '.join(names)})" for key, names in families.items()]
+    if ways:
+        raise ConfigError(f"{option} is a setting, not an option: give {' or '.join(ways)}")
 
 
 ModelArgument = Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")]
@@ -151,11 +182,22 @@ class Annotations:
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
+def _family_name(name: str) -> str:
+    """The name in lower case and with hyphens, if that is the name of a family."""
+    usual = name.lower().replace("_", "-")
+    return usual if usual in FAMILIES else name
+
+
 @dataclass(frozen=True)
 class Settings:
     """From ``--model``, ``--task``, ``--config`` and ``--set`` to the settings of a tagger."""
 
-    model: Annotated[str, typer.Option("--model", "-m", metavar="NAME", help=f"Family of the model.\n\n{_FAMILIES}")]
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", metavar="NAME", callback=_family_name, help=f"Family of the model.\n\n{_FAMILIES}"
+        ),
+    ]
     task: TaskOption = None
     config: Annotated[
         str | None, model_option("--config", help="TOML file of settings on top of the defaults; see trellis init.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trellis.cli.io import FORMS, TEXTS, Inputs, Reader, remembered_options
-from trellis.cli.options import Columns, ModelArgument, OutOption, QuietOption, data_option, one_of
+from trellis.cli.options import Columns, ModelArgument, OutOption, QuietOption, check_order, data_option, one_of
 from trellis.cli.tag import Job
 from trellis.corpus import FORMATS, open_output
 from trellis.errors import ConfigError, number_of
@@ -63,6 +63,7 @@ def select(
       trellis select model pool.txt -n 50 --to jsonl --out next.jsonl
       trellis select model pool.txt --by margin --values
     """  # noqa: D301 - \b tells click to keep the lines
+    check_order(model, files)
     tagger = load(model)
     reader = Reader(encoding=columns.encoding, options=columns.given, remembered=remembered_options(model))
     inputs = Inputs(reader, splitter(tagger.tokenizer_), source, "raise", respelled=tagger.makes_words)

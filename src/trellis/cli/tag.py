@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -35,6 +36,7 @@ from trellis.cli.options import (
     OutOption,
     QuietOption,
     TokenizerOption,
+    check_order,
     data_option,
     large_option,
     lexicon_option,
@@ -49,7 +51,7 @@ from trellis.lexicon.report import LexiconReport
 from trellis.models import Pipeline, Tagger, load
 from trellis.models.data import segments
 from trellis.tags import Scheme
-from trellis.text import Sentence, splitter
+from trellis.text import Sentence, split_sentences, splitter
 
 # Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
 _SENTENCES, _TOKENS = 512, 20_000
@@ -112,7 +114,8 @@ class LexiconUse(Lexicons):
 def tag(
     model: ModelArgument,
     files: Annotated[
-        list[str] | None, typer.Argument(help="Files or folders to tag; - or none is standard input.")
+        list[str] | None,
+        typer.Argument(help="Files or folders to tag, or texts in quotes; - or nothing is standard input."),
     ] = None,
     pipe: Annotated[
         bool,
@@ -167,9 +170,10 @@ def tag(
 ) -> None:
     """Tag raw text, tokens, CoNLL columns or JSON Lines.
 
-    Raw text has one sentence per line, and is split as the training data were; what the input is taken for, and why,
-    is said on standard error. CoNLL-U stays CoNLL-U with all that is in it, and blank lines stay. Order is kept, memory
-    does not grow with the input, and JSON Lines come with spans, character offsets and exact probabilities.
+    Raw text has one sentence per line, and is split as the training data were; an argument with blanks that names no
+    file is such a text. What the input is taken for, and why, is said on standard error. CoNLL-U stays CoNLL-U with all
+    that is in it, and blank lines stay. Order is kept, memory does not grow with the input, and JSON Lines come with
+    spans, character offsets and exact probabilities.
 
     Folders of shards (Parquet, JSON Lines, text, CoNLL; compressed or not) become folders with a file for each, tagged
     by several processes or an engine. A shard is done or it is not: after a kill of anything, --resume goes on.
@@ -177,6 +181,7 @@ def tag(
     \b
     Examples:
       trellis tag model text.txt
+      trellis tag model "Ada Lovelace lived in London."
       echo "Ada Lovelace lived in London." | trellis tag model --probs
       trellis tag model test.conll --to conll --probs > tagged.conll
       cat big.txt | trellis tag model --to jsonl --on-error pass > tagged.jsonl
@@ -190,6 +195,7 @@ def tag(
       trellis tag model pages/ --text body --sentences --to jsonl --out tagged/ --engine ray
     """  # noqa: D301 - \b tells click to keep the lines
     paths = files or []
+    check_order(model, paths)
     # After --pipe, folders are models. A folder or Parquet, or what only folders have, means shards.
     in_shards = not pipe and any(Path(path).is_dir() or path.endswith(".parquet") for path in paths)
     if in_shards or "parquet" in (source, to) or shards != FolderOptions():
@@ -239,6 +245,14 @@ def tag(
         )
     known_words = lexicons.read("prefer", quiet=quiet)
     models, paths = _models_and_files([model, *paths]) if pipe else ([model], paths)
+    for path in paths:
+        if path != "-" and not os.path.exists(path) and not (_is_text(path) and source in (None, *TEXTS)):
+            hint = ""
+            if not Path(path).suffix and os.sep not in path:
+                hint = (
+                    f". A text is given in quotes, or as in echo {shlex.quote(path)} | trellis tag {shlex.quote(model)}"
+                )
+            raise DataError(f"{path}: No such file or directory{hint}")
     if pipe and constrain is not None:
         raise ConfigError("--constrain gives labels for the tokens of the input, and --pipe makes other tokens of it")
     pipeline = Pipeline(models) if pipe else None
@@ -271,10 +285,26 @@ def tag(
     with open_output(out) as file, report_file(lexicons.lexicon_report) as job.report, telling as tell:
         for path in paths or ["-"]:
             whole = (to or usual_form(job, "text", file)) in ("inline", "jsonl")
-            form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
+            if _is_text(path):
+                form, pieces = source or "text", _pieces_of_text(inputs, path, sentences, whole)
+            else:
+                form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
             write(job, form, pieces, to, file, tell)
         if known is not None:
             known.check_end()
+
+
+def _is_text(argument: str) -> bool:
+    """Whether an argument is text: it has blanks, and no file has that name."""
+    return any(map(str.isspace, argument)) and not os.path.exists(argument)
+
+
+def _pieces_of_text(inputs: Inputs, text: str, sentences: bool, whole: bool) -> Iterator[Piece]:
+    """The lines of an argument that is text; with `sentences` its sentences, or the text as a document of them."""
+    if sentences and whole:
+        return iter([Document((), None, text, ())])
+    lines = [text[a:b] for a, b in split_sentences(text)] if sentences else text.split("\n")
+    return map((splitter("whitespace") if inputs.form == "tokens" else inputs.tokenizer).sentence, lines)
 
 
 def _tag_shards(model: str, paths: list[str], out: str, quiet: bool, **settings: Any) -> None:
@@ -303,7 +333,9 @@ def _tag_shards(model: str, paths: list[str], out: str, quiet: bool, **settings:
 
 def _models_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The models, which are folders or files that end in .safetensors, and the files to tag."""
-    missing = next((path for path in arguments if path != "-" and not Path(path).exists()), None)
+    missing = next(
+        (path for path in arguments if path != "-" and not os.path.exists(path) and not _is_text(path)), None
+    )
     if missing is not None:
         raise ConfigError(f"--pipe: {missing} does not exist; expected two or more models, then the files to tag")
     are_models = [path != "-" and (Path(path).is_dir() or path.endswith(".safetensors")) for path in arguments]

@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from trellis import __version__
+from trellis.cli import program
 from trellis.cli.io import Reader, output, tell_notes, tell_unseen
 from trellis.cli.options import (
     Annotations,
@@ -146,7 +147,10 @@ def train(
         )
     reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, spans=annotations.spans)
     words = lexicons.read("feature", quiet=quiet)
-    # The folder comes first: nobody wants to hear of its errors after an hour of reading.
+    early = settings.settled(settings.task)  # mistakes in the settings are told at once
+    if warm_start is None:
+        family.check(early)
+    # The folder comes before the data: nobody wants to hear of its errors after an hour of reading.
     with (
         stoppable() as stop,
         nullcontext(SINGLE) if family.neural else together() as group,
@@ -163,8 +167,7 @@ def train(
             if start.tagset_.scheme is not Scheme.PLAIN:
                 scheme = scheme or start.tagset_.scheme.value
         streamed: Streamed | None = None
-        # Settled before the data are read, so that mistakes in the settings are told at once.
-        if getattr(settings.settled(settings.task), "out_of_core", False):
+        if getattr(early, "out_of_core", False):
             streamed = StreamedOnce(reader, train, group, quiet=quiet)
         elif stream:
             streamed = StreamedInEpochs.read(reader, train, annotations.bad_tags)
@@ -370,7 +373,7 @@ def _print(figures: Scores, data: Data, out: str) -> None:
     console.print(f"The model is in {escape(out)}. To use it:")
     example = data.paths.get("test") or data.paths.get("dev") or "FILE"
     for command in (["tag", out, "text.txt"], ["eval", out, example], ["inspect", out]):
-        console.print(f"  trellis {escape(shlex.join(command))}")
+        console.print(escape(f"  {program()} {shlex.join(command)}"))
 
 
 @dataclass(frozen=True)

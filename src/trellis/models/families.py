@@ -45,7 +45,10 @@ class Family:
     def check(self, settings: Any) -> None:
         """Refuse settings with which this family cannot learn."""
         if self.required is not None and config.flat(settings)[self.required] is None:
-            raise ConfigError(f"this family needs the setting {self.required!r}, which is not set")
+            raise ConfigError(
+                f"this family needs the setting {self.required!r}, the folder or the Hub's name of a pretrained "
+                f"encoder; on the command line --set {self.required}=bert-base-cased"
+            )
 
 
 FAMILIES = {
