@@ -203,6 +203,16 @@ def test_a_chinese_page_has_the_code_the_formulas_and_the_figures_of_the_english
         assert part(page) == part(english)
 
 
+# Other names for 词元, 标注器, 标注体系, 网格, 维特比, 流水线, 对比工具 and 未归一化概率.
+OTHER_NAMES = re.compile("标记器|标签器|标注方案|标记体系|记号|栅格|篱笆|Viterbi|管线|竞品|竞争对手|非归一化")
+
+
+@pytest.mark.parametrize("page", [*CHINESE, "README.zh-CN.md"])
+def test_chinese_pages_use_the_words_of_the_glossary(page: str) -> None:
+    text = re.sub(r"`[^`]*`|\*[^*]*\*", "", "\n".join(pages.prose(ROOT / page)))  # neither code nor titles of papers
+    assert page.endswith("glossary.md") or OTHER_NAMES.findall(text) == []
+
+
 def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
     pages = ("README.md", "README.zh-CN.md")
     code = ["".join(snippet.text for snippet in snippets(page, "python", "sh")) for page in pages]
