@@ -20,7 +20,6 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from trellis.cli import demo
-from trellis.demo.comparison import TASKS
 
 DOCS = Path(__file__).parent.parent / "docs"
 IMAGES = {"en-GB": DOCS / "images" / "page.png", "zh-CN": DOCS / "zh" / "images" / "page.png"}
@@ -29,7 +28,7 @@ IMAGES = {"en-GB": DOCS / "images" / "page.png", "zh-CN": DOCS / "zh" / "images"
 def demo_picture() -> str:
     """The first task of the demo as a terminal shows it; with the reader's fonts, since rich's come from the web."""
     console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
-    demo.show(console, TASKS["ner"], neural=True)
+    demo.show(console, demo.TASKS["ner"], neural=True)
     svg = re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title="trellis demo", theme=MONOKAI), flags=re.DOTALL)
     return svg.replace("Fira Code, monospace", "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace")
 

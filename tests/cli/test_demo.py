@@ -8,20 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
 import trellis
 from trellis.cli import demo as command
+from trellis.cli.demo import NER, TASKS, Contestant, Result, argmax, families, illegal
 from trellis.demo import DemoCorpus
-from trellis.demo.comparison import TASKS, Contestant, Result, families
+from trellis.tags import Scheme, TagSet
 from trellis.training import Step
 
 app = typer.Typer(rich_markup_mode="rich")
 app.command()(command.demo)
 
-NER = """\
+NER_OUTPUT = """\
 Named entities in English news
 # sentences to learn from, # to be tested on.
 HMM: trained in # s
@@ -43,7 +45,7 @@ The most probable paths
 probability labels; below the best only where they differ
 PATHS
 """
-SEG = """\
+SEG_OUTPUT = """\
 Words in Chinese news
 # sentences to learn from, # to be tested on.
 HMM: trained in # s
@@ -115,12 +117,12 @@ def run(*arguments):
 
 
 def test_both_tasks_without_torch(small):
-    assert shape(run()) == NER + SEG + NO_TORCH + shape(NEXT.format(*ENGLISH))
+    assert shape(run()) == NER_OUTPUT + SEG_OUTPUT + NO_TORCH + shape(NEXT.format(*ENGLISH))
 
 
 def test_one_task(small, monkeypatch):
     monkeypatch.setattr(command, "neural_is_installed", lambda: True)
-    assert shape(run("--quick", "--task", "seg")) == SEG + shape(NEXT.format(*CHINESE))
+    assert shape(run("--quick", "--task", "seg")) == SEG_OUTPUT + shape(NEXT.format(*CHINESE))
 
 
 def test_the_files_can_be_had(tmp_path):
@@ -141,7 +143,7 @@ def test_spans_and_paths_are_marked_without_colour(small):
 
 def test_illegal_sequences_of_argmax_are_counted(small, monkeypatch):
     """A CRF read without its transitions stands in for a softmax, so that torch is not needed."""
-    family = Contestant("BiLSTM-softmax", lambda: trellis.CRF(features="seg"), argmax=True)
+    family = Contestant("BiLSTM-softmax", trellis.CRF(features="seg"), argmax=True)
     monkeypatch.setattr(command, "families", lambda task, neural: [family])
     monkeypatch.setattr(command, "neural_is_installed", lambda: True)
     lines = run("--task", "seg").split("\n")
@@ -196,3 +198,59 @@ def test_the_picture_of_the_readme_is_what_the_demo_prints():
     names = [family.name for family in families(task, neural=True)]
     for text in (task.title, command.ILLEGAL, f'The trellis of "{task.drawn}"', *names):
         assert text in shown
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return fraction(NER.corpus())
+
+
+@pytest.mark.parametrize("missing", ["torch", "accelerate", None])
+def test_neural_taggers_need_two_libraries(monkeypatch, missing):
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == missing else object())
+    assert command.neural_is_installed() is (missing is None)
+
+
+def test_the_figures_are_those_of_the_tagger(corpus):
+    family, steps = Contestant("CRF", trellis.CRF(c2=0.1), argmax=True), []
+    family.train(corpus, steps.append)
+    own, greedy = family.results(corpus.test)
+    assert steps[-1].iteration == len(family.tagger.history_.steps)
+    assert own.f1 == family.tagger.score(corpus.test)
+    assert (own.name, own.illegal, own.seconds) == ("CRF", 0, family.seconds)
+    assert own.tokens_per_second > 0
+    assert greedy.f1 < own.f1
+    assert greedy.illegal > 0
+    assert (greedy.seconds, greedy.tokens_per_second) == (None, None)
+
+
+def test_argmax_takes_the_best_label_of_each_token(corpus):
+    tagger = trellis.CRF(c2=0.1).fit(corpus.train)
+    found = argmax(tagger, corpus.test)
+    scores = tagger.chain_scores(corpus.test[:1]).emissions
+    assert found[0] == [tagger.labels_[tagger.states_.labels[row.argmax()]] for row in scores]
+    assert [len(tags) for tags in found] == [len(sentence) for sentence in corpus.test]
+
+
+def test_sentences_are_illegal_once_however_much_is_wrong():
+    tags = TagSet(("O", "B-PER", "I-PER"), Scheme.IOB2)
+    assert illegal([["O", "I-PER"], ["B-PER", "I-PER"], ["I-PER", "O", "I-PER"], []], tags) == 2
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_texts_are_in_no_part_of_the_corpus(task):
+    corpus = task.corpus()
+    known = {"".join(s.tokens).lower() for part in (corpus.train, corpus.dev, corpus.test) for s in part}
+    texts = {text.replace(" ", "").lower() for text in (*task.texts, task.drawn)}
+    assert not texts & known
+
+
+def test_neural_families_learn(corpus):
+    threads = torch.get_num_threads()
+    for family in families(replace(NER, epochs=1), neural=True)[2:]:
+        family.train(corpus)
+        rows = family.results(corpus.test)
+        assert [row.illegal for row in rows[:1]] == [0]
+        assert len(rows) == (2 if family.name == "BiLSTM-softmax" else 1)
+        assert len(family.tagger.history_.steps) == 1
+    assert torch.get_num_threads() == threads

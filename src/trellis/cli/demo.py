@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+import timeit
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Annotated
+from importlib.util import find_spec
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.live import Live
@@ -15,24 +20,18 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+import trellis
 from trellis.cli import program
 from trellis.cli.io import output
-from trellis.demo import DemoCorpus, write
-from trellis.demo.comparison import (
-    TASKS,
-    Contestant,
-    DemoTask,
-    Result,
-    TrainedTagger,
-    families,
-    neural_is_installed,
-    results,
-    train,
-)
-from trellis.models import Tagged
+from trellis.demo import DemoCorpus, chinese, english, write
+from trellis.models import Tagged, Tagger
 from trellis.models.answers import TextSpan
-from trellis.text import tokenize
-from trellis.training import Step
+from trellis.models.data import headline, label_scores
+from trellis.models.posterior import to_labels
+from trellis.ragged import split
+from trellis.tags import TagSet, validate_tags
+from trellis.text import Sentence, tokenize
+from trellis.training import Progress, Step
 
 ILLEGAL = (
     "illegal: sentences with impossible tags, such as I-PER after O, or a word that never ends. Trellis gives "
@@ -41,6 +40,69 @@ ILLEGAL = (
 
 _COLOURS = {"PER": "green", "LOC": "cyan", "ORG": "magenta", "DATE": "yellow"}
 _SURE = 0.9
+_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTask:
+    """A task of the demo: its corpus, how families learn it, and texts to tag."""
+
+    name: str
+    title: str
+    corpus: Callable[[], DemoCorpus]
+    tokenizer: str
+    features: str
+    """The feature CRF's ready-made templates."""
+    epochs: int
+    """Passes of the neural taggers over the training sentences: the whole demo takes less than two minutes."""
+    capitalisation: int
+    """Width of the neural taggers' vector for how a word is written."""
+    texts: tuple[str, ...]
+    """Texts to tag, in neither part of the corpus."""
+    drawn: str
+    """The text whose trellis is drawn."""
+    files: str
+    """The names of its files, as `trellis.demo.write` writes them."""
+
+
+NER = DemoTask(
+    name="ner",
+    title="Named entities in English news",
+    corpus=english,
+    tokenizer="words",
+    features="ner",
+    epochs=10,
+    capitalisation=8,
+    texts=(
+        "Jordan Abara flew from Jordan to Washington on 3 May, and Ms Washington met her there.",
+        "Reading beat Bath 2-1 on Saturday, but hardly anyone in Reading noticed.",
+        "Will Sunday, head of the Sunday Herald, may leave Paris on Sunday.",
+        "Paris Hill said Lincoln University will open in Lincoln by late March.",
+        "is june still in lincoln on friday?",
+        "The report will be read again before anyone is paid.",
+    ),
+    drawn="Jordan met Washington in May",
+    files="english-{}.conll",
+)
+SEG = DemoTask(
+    name="seg",
+    title="Words in Chinese news",
+    corpus=chinese,
+    tokenizer="characters",
+    features="seg",
+    epochs=8,
+    capitalisation=0,
+    texts=(
+        "研究生命起源的研究生说，明天会下雨。",
+        "只有和他们一起工作，才能了解市长的才能。",
+        "发展中国家的学生会说中国话。",
+        "武汉市长江大桥明天通车，市长将来武汉。",
+        "今日本店不卖日本球拍。",
+    ),
+    drawn="学生会说。",
+    files="chinese-{}.txt",
+)
+TASKS = {task.name: task for task in (NER, SEG)}
 
 
 class TaskName(StrEnum):
@@ -98,19 +160,19 @@ def show(console: Console, task: DemoTask, *, neural: bool) -> None:
     console.print()
 
 
-def _compare(console: Console, corpus: DemoCorpus, contestants: list[Contestant]) -> TrainedTagger:
-    """Train the families one by one under a live table; the one with the best F1."""
+def _compare(console: Console, corpus: DemoCorpus, contestants: list[Contestant]) -> Contestant:
+    """Train the taggers one by one under a live table; the one with the best F1."""
     board = Board([family.name for family in contestants])
-    done: list[tuple[float, TrainedTagger]] = []
+    done: list[tuple[float, Contestant]] = []
     with Live(board, console=console, refresh_per_second=8) if console.is_terminal else nullcontext():
         for family in contestants:
             board.training(family.name)
-            trained = train(family, corpus, partial(board.training, family.name))
-            rows = results(family, trained, corpus)
+            family.train(corpus, partial(board.training, family.name))
+            rows = family.results(corpus.test)
             board.done(family.name, rows)
-            done.append((rows[0].f1, trained))
+            done.append((rows[0].f1, family))
             if not console.is_terminal:
-                console.print(f"{family.name}: trained in {trained.seconds:.1f} s")
+                console.print(f"{family.name}: trained in {family.seconds:.1f} s")
     if not console.is_terminal:
         console.print(board)
     return max(done, key=lambda pair: pair[0])[1]
@@ -129,6 +191,88 @@ def _what_next(console: Console, task: DemoTask) -> None:
         f'explain model "{task.drawn}"',
     ):
         console.print(escape(f"  {program()} {line}"), soft_wrap=True)
+
+
+@dataclass(slots=True)
+class Contestant:
+    """A tagger of the comparison."""
+
+    name: str
+    tagger: Tagger[Any]
+    argmax: bool = False
+    """Whether to show also the best label of each token by itself, as taggers without a chain give it."""
+    seconds: float = 0.0
+    """How long it learned."""
+
+    def train(self, corpus: DemoCorpus, progress: Progress | None = None) -> None:
+        """Learn; the dev sentences choose the best state of a tagger that has several."""
+        threads: Any = nullcontext()
+        if self.tagger.kind == "neural":
+            from trellis.nn.lstm import one_thread
+
+            threads = one_thread()  # networks this small gain little from more
+        begin = time.perf_counter()
+        with threads:
+            self.tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
+        self.seconds = time.perf_counter() - begin
+
+    def results(self, sentences: Sequence[Sentence]) -> list[Result]:
+        """The figures on test sentences; tokens per second are the best of a few runs."""
+        tagger, tags = self.tagger, self.tagger.tagset_
+        gold = [list(sentence.tags or ()) for sentence in sentences]
+
+        def result(name: str, predicted: list[list[str]], *times: float | None) -> Result:
+            return Result(name, headline(label_scores(gold, predicted, tags)), illegal(predicted, tags), *times)
+
+        seconds = min(timeit.repeat(lambda: tagger.predict(sentences), repeat=_RUNS, number=1))
+        rows = [result(self.name, tagger.predict(sentences), self.seconds, sum(map(len, sentences)) / seconds)]
+        return [*rows, result("  argmax", argmax(tagger, sentences), None, None)] if self.argmax else rows
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row of the comparison; `argmax` rows are another reading of the tagger above them."""
+
+    name: str
+    f1: float
+    illegal: int
+    """Sentences whose tags break the rules of their scheme, such as I-PER after O."""
+    seconds: float | None
+    tokens_per_second: float | None
+
+
+def neural_is_installed() -> bool:
+    """Whether the libraries of the extra `neural` that a BiLSTM needs are there."""
+    return all(find_spec(name) is not None for name in ("torch", "accelerate"))
+
+
+def families(task: DemoTask, *, neural: bool) -> list[Contestant]:
+    """Taggers that are compared on a task, the quickest first; networks are small and learn in small batches."""
+    contestants = [
+        Contestant("HMM", trellis.HMM()),
+        Contestant("CRF", trellis.CRF(features=task.features, c2=0.1)),
+    ]
+    for name, head in (("BiLSTM-softmax", "softmax"), ("BiLSTM-CRF", "crf")) if neural else ():
+        tagger: Tagger[Any] = trellis.NeuralTagger(
+            head=head,
+            encoder={"hidden": 128, "capitalisation": task.capitalisation},
+            training={"epochs": task.epochs, "batch_size": 8, "learning_rate": 0.005},
+        )
+        contestants.append(Contestant(name, tagger, argmax=head == "softmax"))
+    return contestants
+
+
+def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
+    """How many sequences break the rules of their scheme."""
+    return sum(bool(validate_tags(sequence, tags.scheme, style=tags.style)) for sequence in predicted)
+
+
+def argmax(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> list[list[str]]:
+    """The best label of each token by its own score, regardless of its neighbours."""
+    posterior = tagger.posterior(sentences)
+    best = to_labels(np.argmax(posterior.scores.emissions, axis=1), posterior.state_labels)
+    labels = np.array(tagger.labels_, dtype=object)[best]
+    return [tags.tolist() for tags in split(labels, posterior.scores.lengths)]
 
 
 class Board:
