@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trellis.cli.progress import described
+from trellis.cli.tag import described
 from trellis.distributed import FolderProgress
 
 

@@ -19,7 +19,7 @@ from rich.console import Console
 import trellis
 from tests.cli.conftest import conll, sentences
 from trellis import config, corpus
-from trellis.cli.progress import StoppableLine, stoppable
+from trellis.cli import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
 from trellis.tags import Scheme, convert_tags, detect

@@ -1,7 +1,9 @@
 """The ``trellis`` command: one file per subcommand, argument parsing and printing only.
 
-Exit codes: 0; 1 for errors of data or model; 2 for usage; 130 after Ctrl-C, and of `train` 143 after
-SIGTERM. Errors are one paragraph on standard error, with a traceback only under ``--debug``.
+Only the command line installs handlers of signals: to the library a signal is a `KeyboardInterrupt`, which its training
+loops answer with what they have learned so far. Exit codes: 0; 1 for errors of data or model; 2 for usage; 130 after
+Ctrl-C, and of `train` 143 after SIGTERM. Errors are one paragraph on standard error, with a traceback only under
+``--debug``.
 """
 
 from __future__ import annotations
@@ -13,15 +15,19 @@ import importlib
 import os
 import shlex
 import shutil
+import signal
 import sys
+import threading
 import traceback
 import typing
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -29,16 +35,19 @@ from typer.core import TyperCommand, TyperGroup
 from trellis import __version__
 from trellis.errors import ConfigError, TrellisError
 
+if TYPE_CHECKING:
+    from trellis.training import LiveLine, Step
+
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
 _LONGEST_PROBLEM = 4000
 HELP = {"help_option_names": ["--help", "-h"]}
 _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
-# By name: the module with a function of the same name, and the line that `trellis --help` shows.
+# By name: the module, with the name of the function if that is another, and the line that `trellis --help` shows.
 COMMANDS = {
     "demo": ("demo", "See what Trellis does, in the terminal."),
-    "init": ("init", "Print the settings of a model, explained, as TOML."),
+    "init": ("train:init", "Print the settings of a model, explained, as TOML."),
     "train": ("train", "Train a tagger of any family on your files."),
     "tag": ("tag", "Tag raw text, tokens, CoNLL or JSON Lines with a trained model."),
     "eval": ("evaluate", "Score a trained model on a file with the right tags."),
@@ -110,11 +119,11 @@ class LazyGroup(QuickParameters, TyperGroup):
         """The command with all its options."""
         if cmd_name not in COMMANDS:
             return None
-        module = COMMANDS[cmd_name][0]
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
         # The garbage collector leaves what is imported alone: it stays, and to look at it takes 30 ms.
         gc.disable()
         try:
-            function = getattr(importlib.import_module(f"trellis.cli.{module}"), module)
+            function = getattr(importlib.import_module(f"trellis.cli.{module}"), name or module)
         finally:
             gc.freeze()
             gc.enable()
@@ -254,3 +263,66 @@ def _fail(problem: str, debug: bool, *, code: int = 1) -> NoReturn:
     shown = problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:_LONGEST_PROBLEM]}…"
     typer.echo(f"trellis: {shown}", err=True)
     sys.exit(code)
+
+
+class Stop:
+    """Whether the user, or the system, asked to stop."""
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._deferred = False
+
+    @property
+    def code(self) -> int:
+        """The exit code after an interruption: 128 and the number of the signal, as shells count."""
+        return INTERRUPTED if self._signal is None else 128 + self._signal
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether a signal came."""
+        return self._signal is not None
+
+    def hear(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        self._signal = number
+        if not self._deferred:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Only remember signals within the block, which must not be cut short."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
+
+class StoppableLine:
+    """The live line, which also stops a training if Python could not: it drops what is raised in a finalizer."""
+
+    def __init__(self, line: LiveLine, stop: Stop) -> None:
+        self._line, self._stop, self.every = line, stop, line.every
+
+    def __call__(self, step: Step) -> None:
+        """Show a step."""
+        self._line(step)
+        if self._stop.was_asked:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """Handle signals within the block; one that gets through it ends the command."""
+    stop = Stop()
+    # Python delivers signals to the main thread only.
+    signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: signal.signal(number, stop.hear) for number in signals}
+    try:
+        yield stop
+    except KeyboardInterrupt:
+        typer.echo("trellis: interrupted", err=True)
+        raise typer.Exit(stop.code) from None
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

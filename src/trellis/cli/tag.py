@@ -6,14 +6,17 @@ import enum
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trellis.cli import stoppable
 from trellis.cli.io import (
     FORMS,
     TEXTS,
@@ -43,7 +46,6 @@ from trellis.cli.options import (
     names_in,
     one_of,
 )
-from trellis.cli.progress import Tell, counted, folder_progress, stoppable
 from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, open_output
 from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
@@ -53,10 +55,17 @@ from trellis.models.data import segments
 from trellis.tags import Scheme
 from trellis.text import Sentence, split_sentences, splitter
 
+if TYPE_CHECKING:
+    from trellis.distributed import FolderProgress
+
 # Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
 _SENTENCES, _TOKENS = 512, 20_000
 _MOST_LOST = 10_000  # occurrences that lost, listed in a report for people
 _MOST_FAILED = 10  # shards that failed, listed in an error
+_EVERY = 10.0  # seconds between lines about folders where nobody watches
+
+Tell = Callable[[int, int], None]
+"""Called with how many more sentences and tokens are done."""
 
 
 class OnError(enum.StrEnum):
@@ -534,3 +543,65 @@ def report_file(path: str | None) -> Iterator[ReportFile | None]:
         report = ReportFile(file, path.endswith((".jsonl", ".ndjson")))
         yield report
         report.finish()
+
+
+@contextmanager
+def _live_line(text: str) -> Iterator[Callable[[str], None]]:
+    """A line on standard error that changes; standard output is left alone, since the tagged text may go there."""
+    # Imported here, since most runs show nothing and should not wait for rich.
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+    columns, console = TextColumn("{task.description}"), Console(stderr=True)
+    # Without a thread that refreshes the line: workers of folders are copies of a process that has none.
+    with Progress(columns, console=console, redirect_stdout=False, auto_refresh=False) as display:
+        line = display.add_task(text)
+        yield lambda text: display.update(line, description=text, refresh=True)
+
+
+@contextmanager
+def counted() -> Iterator[Tell]:
+    """A line with sentences, tokens and tokens per second."""
+    begin, done = time.monotonic(), Counter[str]()
+    with _live_line("0 sentences") as show:
+
+        def tell(sentences: int, tokens: int) -> None:
+            done.update(sentence=sentences, token=tokens)
+            rate = done["token"] / max(time.monotonic() - begin, 1e-9)
+            show(", ".join([*(number_of(done[noun], noun) for noun in done), f"{rate:,.0f} tokens/s"]))
+
+        yield tell
+
+
+@contextmanager
+def folder_progress(quiet: bool) -> Iterator[Callable[[FolderProgress], None]]:
+    """A line that changes as the tagging of folders goes on; a line now and then where it is no terminal."""
+    begin = last = time.monotonic()
+
+    def print_rarely(progress: FolderProgress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if not quiet and now - last >= _EVERY:
+            last = now
+            typer.echo(described(progress, now - begin), err=True)
+
+    if quiet or not sys.stderr.isatty():
+        yield print_rarely
+        return
+    with _live_line("starting") as show:
+        yield lambda progress: show(described(progress, time.monotonic() - begin))
+
+
+def described(progress: FolderProgress, seconds: float) -> str:
+    """Shards, tokens, the rate, and how long the rest will take at it; the rest has as many tokens per byte."""
+    rate = progress.tokens / max(seconds, 1e-9)
+    shards = f"{progress.shards:,} of {number_of(progress.all_shards, 'shard')}"
+    text = f"{shards}, {number_of(progress.tokens, 'token')}, {rate:,.0f} tokens/s"
+    if not progress.bytes or not progress.done_tokens:
+        return text
+    expected = progress.left * progress.done_tokens / progress.bytes
+    under_way = progress.tokens - progress.done_tokens
+    minutes, whole = divmod(round(max(expected - under_way, 0) / max(rate, 1e-9)), 60)
+    hours, minutes = divmod(minutes, 60)
+    left = f"{hours:,} h {minutes:02} min" if hours else f"{minutes} min {whole:02} s" if minutes else f"{whole} s"
+    return f"{text}, about {left} left"

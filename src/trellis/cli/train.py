@@ -1,4 +1,4 @@
-"""``trellis train``: from files to a model folder."""
+"""``trellis train``: from files to a model folder; ``trellis init``: the settings that it takes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from trellis import __version__
-from trellis.cli import program
+from trellis import __version__, config
+from trellis.cli import StoppableLine, program, stoppable
 from trellis.cli.io import Reader, output, tell_notes, tell_unseen
 from trellis.cli.options import (
     Annotations,
@@ -36,7 +36,6 @@ from trellis.cli.options import (
     large_option,
     model_option,
 )
-from trellis.cli.progress import StoppableLine, stoppable
 from trellis.cli.tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
 from trellis.corpus import Corpus, OnBadTags, ReadReport, Shards, Stream, split_suffixes
 from trellis.corpus.annotation_tools import SPAN_FIELDS
@@ -243,6 +242,22 @@ def train(
         say.print(f"Training was interrupted; the best model so far was kept.{hint}")
     if interrupted or stop.was_asked:
         raise typer.Exit(stop.code)
+
+
+def init(settings: Settings) -> None:
+    """Print all settings of a model as TOML, each with its explanation.
+
+    Change what you like and give the file to [bold]trellis train --config[/bold].
+
+    \b
+    Examples:
+      trellis init --model crf > crf.toml
+      trellis init --model crf --task seg --set c2=0.5
+      trellis init --model bilstm-crf --set training.epochs=20 > ner.toml
+    """  # noqa: D301 - \b tells click to keep the lines
+    text = config.to_toml(settings.settled(settings.task))
+    typer.echo(f"# trellis train --model {settings.model} --config THIS_FILE --train ... --dev ... --out ...\n")
+    typer.echo(text, nl=False)
 
 
 @dataclass(frozen=True)
