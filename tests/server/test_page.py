@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.server.process import Running, running
+from tests.server.process import Running, running, until
 from trellis import demo
 from trellis.models import CRF, folder
+from trellis.text import hue
 
 VARIABLE = "TRELLIS_CHROMIUM"
 BROWSER = os.environ.get(VARIABLE) or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -114,7 +115,7 @@ def test_a_text_is_tagged_while_it_is_typed(page: Page) -> None:
 @needs_browser
 def test_the_trellis_shows_numbers_and_can_be_walked_by_keys(page: Page) -> None:
     fill(page, TEXT)
-    expect(page.locator("#trellis svg")).to_be_visible()
+    expect(page.locator("#trellis svg[role=group]")).to_be_visible()
     assert page.locator("#trellis line.best").count() == 7
     page.locator("#trellis .node[tabindex='0']").focus()
     first = page.locator("#number").inner_text()
@@ -177,6 +178,225 @@ def test_everything_can_be_done_by_keys(page: Page) -> None:
     with asked(page, "trellis"):
         page.keyboard.press("Enter")
     expect(page.locator("#result")).to_be_focused()
+
+
+@needs_browser
+def test_corrections_stay_while_one_types_elsewhere_and_undo_finds_them(page: Page) -> None:
+    first, second = "Jordan met Washington in May.", "It rained in Paris."
+    fill(page, f"{first} {second}")
+    span(page, "Jordan").click()
+    with asked(page, "trellis"):
+        menu(page, "LOC").click()
+    page.locator(".sentence").nth(1).locator("[data-token='0']").click()
+    with asked(page, "trellis"):
+        page.keyboard.press("3")
+    expect(page.locator(".span.confirmed")).to_have_count(2)
+    fill(page, f"Hello. {first} And then {second[0].lower()}{second[1:]}")
+    expect(page.locator(".span.confirmed")).to_have_text(["Jordan"])
+    expect(span(page, "Jordan")).to_have_attribute("data-shown", "LOC 1.00")
+    fill(page, f"Hello. {first} {second}")  # what comes back has its corrections again
+    expect(page.locator(".span.confirmed")).to_have_text(["Jordan", "It"])
+    fill(page, f"{first} Bye.")
+    with asked(page, "trellis"):
+        page.locator("#undo").click()  # of what is there
+    expect(page.locator(".span.confirmed")).to_have_count(0)
+    expect(page.locator("#undo")).to_be_disabled()
+    fill(page, second)
+    expect(page.locator(".span.confirmed")).to_have_text(["It"])
+    with asked(page, "trellis"):
+        page.locator("#undo").click()
+    expect(page.locator(".span.confirmed")).to_have_count(0)
+
+
+@needs_browser
+def test_the_label_of_a_span_can_be_clicked_too(page: Page) -> None:
+    fill(page, "Farid Ito flew to London on Monday.")
+    box = span(page, "Farid").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] - 10, box["y"] + box["height"] / 2)
+    expect(menu(page, "Confirm")).to_be_visible()
+    expect(page.locator("#said")).to_contain_text("Farid Ito")
+
+
+@needs_browser
+def test_equal_sentences_are_corrected_together(page: Page) -> None:
+    fill(page, "Jordan met Ada. Jordan met Ada.")
+    page.locator(".sentence").nth(1).locator("[data-token='0']").click()
+    with asked(page, "trellis"):
+        menu(page, "LOC").click()
+    expect(page.locator(".span.confirmed")).to_have_text(["Jordan", "Jordan"])
+
+
+@needs_browser
+def test_the_menu_closes_after_a_choice_and_when_the_text_changes(page: Page) -> None:
+    fill(page, "Jordan met Washington in May.")
+    label = page.locator(".span").first.get_attribute("data-label")
+    for choose in (
+        lambda: menu(page, "LOC").click(),
+        lambda: page.keyboard.press("3"),
+        lambda: page.keyboard.press("Enter"),
+        lambda: page.keyboard.press("Delete"),
+    ):
+        page.locator("[data-token='0']").click()
+        expect(page.locator("#menu")).to_be_visible()
+        with asked(page, "trellis"):
+            choose()
+        expect(page.locator("#menu")).to_be_hidden()
+    expect(page.locator("[data-token='0']")).to_have_class(re.compile("outside"))
+    page.locator("[data-token='0']").click()
+    with asked(page, "explain"):
+        page.keyboard.press("w")
+    expect(page.locator("#menu")).to_be_hidden()
+    page.locator("[data-token='0']").click()
+    fill(page, "Jordan slept.")
+    expect(page.locator("#menu")).to_be_hidden()
+    assert label
+
+
+@needs_browser
+@pytest.mark.parametrize(("key", "label"), [("3", "ORG"), ("2", "LOC"), ("Delete", None)])
+def test_keys_that_the_menu_shows_work_in_it(page: Page, key: str, label: str | None) -> None:
+    fill(page, "Jordan met Washington in May.")
+    page.locator("#result").focus()
+    page.keyboard.press(" ")
+    page.keyboard.press("End")
+    expect(menu(page, "Why")).to_be_focused()
+    with asked(page, "trellis"):
+        page.keyboard.press(key)
+    expect(page.locator("#menu")).to_be_hidden()
+    expect(page.locator("#result")).to_be_focused()
+    found = page.locator(".span.confirmed").evaluate_all("spans => spans.map(one => one.dataset.label)")
+    assert found == ([label] if label else [])
+
+
+@needs_browser
+def test_emptied_text_empties_everything(page: Page) -> None:
+    fill(page, TEXT)
+    page.locator("[data-token='0']").first.click()
+    menu(page, "Why").click()
+    expect(page.locator("#why table")).to_be_visible()
+    page.locator("#text").fill("")
+    expect(page.locator("#result")).to_have_text("There is no text yet.")
+    for name in ("trellis", "paths", "why", "number", "said", "legend", "problem"):
+        assert page.locator(f"#{name}").inner_text() == "", name
+    expect(page.locator("#details")).to_be_hidden()
+    expect(page.locator("#undo")).to_be_disabled()
+    expect(page.locator("#complete")).to_be_disabled()
+    fill(page, TEXT)
+    expect(page.locator("#details")).to_be_visible()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [380, 1100])
+def test_a_long_word_does_not_make_the_page_wide(browser: Browser, server: Running, width: int) -> None:
+    for page in opened(browser, server, viewport={"width": width, "height": 800}):
+        fill(page, f"{'Wolpertinger' * 50} met {'x' * 600} in London.")
+        page.locator("#result").focus()
+        with asked(page, "explain"):
+            page.keyboard.press("w")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for name in ("paths", "why"):
+            assert page.locator(f"#{name}").evaluate("one => one.scrollWidth <= one.clientWidth"), name
+
+
+@needs_browser
+def test_a_text_over_the_limit_is_refused_at_once_and_the_old_result_goes(
+    browser: Browser, demo_models: dict[str, Path]
+) -> None:
+    with running(demo_models["ner"], "--max-bytes", 2000) as server:
+        for page in opened(browser, server):
+            fill(page, TEXT)
+            requests: list[str] = []
+            page.on("request", lambda request: requests.append(request.url))  # noqa: B023 - runs within this round
+            page.locator("#text").fill("Ada slept. " * 200)
+            expect(page.locator("#problem")).to_have_text("this text has 2,200 bytes: expected at most 2,000")
+            expect(page.locator("#result")).to_have_text("There is no text yet.")
+            fill(page, TEXT)
+            expect(page.locator("#problem")).to_have_text("")
+            long = {"name": "long.txt", "mimeType": "text/plain", "buffer": b"Ada slept. " * 200}
+            page.locator("#file").set_input_files(long)
+            expect(page.locator("#problem")).to_contain_text("long.txt: this text has 2,200 bytes")
+            expect(page.locator("#text")).to_have_value(TEXT)
+
+
+@needs_browser
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\x00\x00", b"a\x00b", "Zürich".encode("latin-1")])
+def test_binary_files_are_refused(page: Page, content: bytes) -> None:
+    fill(page, TEXT)
+    page.locator("#file").set_input_files({"name": "a.bin", "mimeType": "text/plain", "buffer": content})
+    expect(page.locator("#problem")).to_have_text("a.bin: this is not a text file in UTF-8")
+    expect(page.locator("#text")).to_have_value(TEXT)
+    with asked(page, "trellis"):
+        buffer = "\ufeffParis is old.".encode()
+        page.locator("#file").set_input_files({"name": "a.bin", "mimeType": "text/plain", "buffer": buffer})
+    expect(page.locator("#text")).to_have_value("Paris is old.")
+
+
+@needs_browser
+def test_the_legend_names_the_colours_of_this_model(page: Page) -> None:
+    fill(page, TEXT)
+    legend = page.locator("#legend .entry")
+    expect(legend).to_have_text(["DATE", "LOC", "ORG", "PER", "less than 80 % sure", "confirmed by you"])
+    colour = "one => getComputedStyle(one).backgroundColor"
+    assert legend.nth(1).locator(".dot").evaluate(colour) == span(page, "London").evaluate(colour)
+    assert span(page, "London").evaluate("one => one.style.getPropertyValue('--hue')") == str(hue("LOC"))
+    with asked(page, "trellis"):
+        page.locator("#model").select_option("seg")
+    expect(legend.first).to_have_text("word")
+
+
+@needs_browser
+def test_the_trellis_is_scrolled_by_keys_and_follows_the_chosen_token(page: Page) -> None:
+    fill(page, "Jordan met " * 20)
+    scrolled = "document.getElementById('trellis').scrollLeft"
+    assert page.evaluate(scrolled) == 0
+    page.locator("#trellis").focus()
+    page.keyboard.press("ArrowRight")
+    until(lambda: page.evaluate(scrolled) > 0)
+    page.locator("#trellis .node[tabindex='0']").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#number")).to_contain_text("met: ")
+    until(lambda: page.evaluate(scrolled) > 1000)
+    axis = page.locator("#trellis svg.axis").bounding_box()
+    assert axis
+    assert axis["x"] >= 0
+    page.keyboard.press("Home")
+    until(lambda: page.evaluate(scrolled) < 100)
+    page.locator("[data-token='39']").click()
+    until(lambda: page.evaluate(scrolled) > 1000)
+
+
+@needs_browser
+def test_a_phone_shows_no_keys(browser: Browser, server: Running) -> None:
+    for page in opened(browser, server, viewport={"width": 380, "height": 800}):
+        fill(page, TEXT)
+        page.locator(".span").first.click()
+        for hint in page.locator(".keys, kbd").all():
+            expect(hint).to_be_hidden()
+        assert page.locator(".bar").evaluate("one => one.clientHeight") < 60  # in one line
+
+
+@needs_browser
+def test_plain_words(page: Page) -> None:
+    fill(page, TEXT)
+    expect(page.locator("#theme")).to_have_text("Dark")
+    page.locator("#theme").click()
+    expect(page.locator("#theme")).to_have_text("Light")
+    expect(page.locator("header a")).to_have_text("API")
+    left = [page.locator(name).evaluate("one => one.getBoundingClientRect().left") for name in ("h1", "#text")]
+    assert left[0] == left[1]
+
+
+@needs_browser
+def test_a_server_that_is_gone_is_told_in_plain_words(browser: Browser, demo_models: dict[str, Path]) -> None:
+    with running(demo_models["ner"]) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("html[data-ready]:not([data-busy])")
+        server.stop()
+        page.locator("#text").fill(TEXT)
+        expect(page.locator("#problem")).to_have_text("The server does not answer.")
+        page.close()
 
 
 @needs_browser
@@ -362,20 +582,34 @@ def test_from_the_pool_to_a_new_model(browser: Browser, demo_models: dict[str, P
     )
     with running(tmp_path / "ner", *options) as server:
         for page in opened(browser, server):
-            expect(page.locator("#progress")).to_contain_text("0 of 20")
+            expect(page.locator("#progress")).to_have_text("0 sentences corrected, 0 of 20 done")
             with asked(page, "corrections"):
                 page.locator("#complete").click()
-            expect(page.locator("#progress")).to_contain_text("1 of 20 done")
+            expect(page.locator("#progress")).to_have_text("1 sentence corrected, 1 of 20 done")
+            expect(page.locator(".sentence.complete")).to_have_count(1)
             with asked(page, "next"):
                 page.locator("#next").click()
+            fill(page, f"{page.locator('#text').input_value()} {TEXT}")
+            page.locator(".sentence").last.locator("[data-token='0']").click()
+            with asked(page, "corrections"):
+                menu(page, "LOC").click()
             version = server.ask("/v1/models")[1]["models"][0]["version"]
             page.locator("#learn").click()
             expect(page.locator("#outcome")).to_be_visible(timeout=60_000)
             shot(page, "learned")
+            expect(page.locator("#scores")).to_have_text(
+                re.compile(
+                    r"ner: F1 of spans in held-out sentences 0\.\d{4} before, 0\.\d{4} after: "
+                    r"(▲ better \(\+|▼ worse \(−|no better and no worse)"
+                )
+            )
             assert server.ask("/v1/models")[1]["models"][0]["version"] == version
             with asked(page, "models"):
                 page.locator("#accept").click()
             expect(page.locator("#outcome")).to_be_hidden()
+            expect(page.locator("#learning")).to_have_text("The new model answers now.")
+            expect(page.locator("#progress")).to_have_text("2 sentences corrected, 1 of 20 done")
+            expect(page.locator(".span.confirmed", has_text="Jordan")).to_have_attribute("data-label", "LOC")
             assert server.ask("/v1/models")[1]["models"][0]["version"] != version
 
 

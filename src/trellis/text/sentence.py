@@ -147,7 +147,8 @@ _FIELDS = tuple(item.name for item in fields(Sentence))
 
 def hue(label: str) -> int:
     """An angle on the colour wheel for a type of span, the same in every run and on every screen."""
-    return zlib.crc32(label.encode("utf-8", "surrogatepass")) * 137 % 360
+    # The factor keeps usual types (PER, LOC, ORG, DATE, MISC; NP, VP, PP) at least 40 degrees apart.
+    return zlib.crc32(label.encode("utf-8", "surrogatepass")) * 59 % 360
 
 
 def _ruby(token: str, tag: str) -> str:

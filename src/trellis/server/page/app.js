@@ -1,9 +1,9 @@
 // The page: a text, what the model says about it, and corrections that condition the model at once.
 
-import { ask, isOutdated } from "./ask.js";
-import { drawTrellis } from "./lattice.js";
-import { hideMenu, menuIsOpen, showMenu } from "./menu.js";
-import { said, sentenceElement } from "./show.js";
+import { ask, isOutdated, Problem } from "./ask.js";
+import { drawTrellis, reveal } from "./lattice.js";
+import { focusMenu, hideMenu, menuIsOpen, showMenu } from "./menu.js";
+import { legend, said, sentenceElement } from "./show.js";
 import { pathTable, whyTable } from "./tables.js";
 import { decide, keep, learn, nextSentence, offers } from "./teach.js";
 import { sentence, sentencesOf, spanAt, withKnown } from "./text.js";
@@ -16,11 +16,19 @@ const EXAMPLES = {
   other: "Jordan Abara flew from Jordan to Washington on 3 May, and Ms Washington met her there.",
   segments: "研究生命起源的研究生说，明天会下雨。",
 };
-const state = { models: [], sentences: [], current: 0, first: 0, last: 1, history: [], drawn: [0, 0], busy: 0 };
+const NOTHING = { spans: [], isComplete: false };
+const state = {
+  models: [], bytes: Infinity, sentences: [], current: 0, first: 0, last: 1, drawn: [0, 0], busy: 0, turn: 0,
+  known: new Map(), // what a person said about a sentence, by model and text: it survives whatever is typed elsewhere
+  changes: 0, // of known
+  history: [], // [model, text, what was known before]
+};
 
 const model = () => state.models.find((one) => one.name === at("model").value);
 const kinds = () => (model().kinds.length ? model().kinds : [""]);
+const hues = () => new Map(kinds().map((kind, i) => [kind, model().hues[i]]));
 const own = () => state.sentences[state.current];
+const hasOutside = () => model().labels.includes("O");
 
 function tell(problem) {
   at("problem").textContent = problem === null || isOutdated(problem) ? "" : problem.message;
@@ -43,31 +51,72 @@ async function guarded(action) {
   }
 }
 
-async function tagText() {
-  const text = at("text").value;
-  state.history = [];
-  if (!text.trim()) return show([]);
-  const answer = await ask("/v1/tag", { model: model().name, documents: [text] }, "tag");
-  return show(sentencesOf(answer.results[0]));
+const keyOf = (text) => JSON.stringify([model().name, text]);
+const knownOf = (text) => state.known.get(keyOf(text)) ?? NOTHING;
+function remember(text, known) {
+  state.known.set(keyOf(text), known);
+  state.changes += 1;
 }
+
+async function tagText() {
+  hideMenu();
+  const text = at("text").value;
+  const turn = (state.turn += 1);
+  if (!text.trim()) return show([]);
+  try {
+    const size = new Blob([text]).size;
+    if (size > state.bytes) throw new Problem(t("tooLarge", size, state.bytes));
+    const answer = await ask("/v1/tag", { model: model().name, documents: [text] }, "tag");
+    const sentences = sentencesOf(answer.results[0]);
+    for (let changes = null; changes !== state.changes;) {
+      changes = state.changes;
+      await conditionAll(sentences);
+    }
+    return turn === state.turn ? await show(sentences) : null;
+  } catch (problem) {
+    if (turn === state.turn && !isOutdated(problem)) show([]); // an old result would belong to another text
+    throw problem;
+  }
+}
+
+// Answers sentences anew about which something is known.
+async function conditionAll(sentences) {
+  const fits = (span) => (span.label === null ? hasOutside() : kinds().includes(span.label)); // another model may have come
+  const numbers = sentences.map((_, i) => i).filter((i) => knownOf(sentences[i].text).spans.some(fits));
+  if (!numbers.length) return;
+  const texts = numbers.map((i) => sentences[i].text);
+  const known = texts.map((text) => knownOf(text).spans.filter(fits));
+  const answer = await ask("/v1/tag", { model: model().name, texts, known_spans: known }, "condition all");
+  numbers.forEach((number, i) => {
+    sentences[number] = sentence(answer.results[i], sentences[number].gap, { ...knownOf(texts[i]), spans: known[i] });
+  });
+}
+
+const lines = () => state.sentences.map((one, i) => sentenceElement(one, i, hues()));
 
 function show(sentences) {
   Object.assign(state, { sentences, current: 0, first: 0, last: 1 });
-  const lines = sentences.map((one, i) => sentenceElement(one, i, kinds()));
-  at("result").replaceChildren(...(lines.length ? lines : [t("empty")]));
-  at("result").classList.toggle("long", lines.length > LONG);
-  at("undo").disabled = true;
-  at("complete").disabled = !sentences.length;
-  at("trellis").replaceChildren();
-  return choose(0, 0, 1);
+  at("result").classList.toggle("long", sentences.length > LONG);
+  return draw();
+}
+
+// All of the result, anew.
+function draw() {
+  hideMenu();
+  at("result").replaceChildren(...(state.sentences.length ? lines() : [t("empty")]));
+  at("legend").replaceChildren(...(state.sentences.length ? legend(hues()) : []));
+  at("details").hidden = !state.sentences.length;
+  at("complete").disabled = !state.sentences.length;
+  for (const name of ["trellis", "paths", "why", "number", "said"]) at(name).replaceChildren();
+  showUndo();
+  return choose(state.current, state.first, state.last);
 }
 
 // The same sentences in other words, with all corrections.
 async function redraw() {
-  at("result").replaceChildren(...(state.sentences.length ? state.sentences.map((one, i) => sentenceElement(one, i, kinds())) : [t("empty")]));
-  at("trellis").replaceChildren();
+  showTheme();
   await offers();
-  await choose(state.current, state.first, state.last);
+  await draw();
 }
 
 // The cursor: tokens first..last-1 of a sentence; the trellis follows it.
@@ -76,13 +125,14 @@ function choose(current, first, last) {
   const isOther = isOutside || current !== state.current || !at("trellis").hasChildNodes();
   Object.assign(state, { current, first, last });
   for (const old of at("result").querySelectorAll(".chosen, .current")) old.classList.remove("chosen", "current");
-  if (!own()) return at("trellis").replaceChildren();
+  if (!own()) return null;
   const line = at("result").children[current];
   line.classList.add("current");
   for (let token = first; token < last; token += 1) tokenElement(current, token)?.classList.add("chosen");
   const span = spanAt(own(), first);
   at("said").textContent = span ? said(span) : own().tokens.slice(first, last).join(" ");
-  return isOther ? guarded(drawSentence) : null;
+  if (isOther) return guarded(drawSentence);
+  return reveal(at("trellis"), first);
 }
 
 const tokenElement = (current, token) => at("result").children[current]?.querySelector(`[data-token="${token}"]`);
@@ -93,6 +143,7 @@ async function drawSentence() {
   const body = { model: model().name, text: one.text, k_best: 5, known_spans: one.known };
   const answer = await ask("/v1/trellis", body, "trellis");
   state.drawn = drawTrellis(at("trellis"), answer, state.first, (words) => { at("number").textContent = words; });
+  reveal(at("trellis"), state.first);
   at("number").textContent = state.drawn[1] - state.drawn[0] < answer.tokens.length ? t("tooLong") : "";
   at("paths").replaceChildren(pathTable(answer));
   at("why").replaceChildren(t("choose"));
@@ -105,42 +156,64 @@ async function explain() {
   at("why").scrollIntoView({ block: "nearest" });
 }
 
-// A word about the chosen tokens conditions the model: the rest of the sentence is answered anew.
-async function correct(label) {
-  const [current, first, last] = [state.current, state.first, state.last];
-  const before = own().known;
-  await condition(current, withKnown(before, first, last, label));
-  state.history.push([current, before]);
-  at("undo").disabled = false;
-  await choose(current, first, last);
-  await keep(model().name, state.sentences[current]);
+// Conditions all sentences with a text on what is known about them, and keeps it; if that fails, all is as before.
+async function change(text, known, tags = null) {
+  const before = knownOf(text);
+  remember(text, known);
+  try {
+    await condition(text);
+    await keep(model().name, state.sentences.find((one) => one.text === text), tags);
+  } catch (problem) {
+    if (!isOutdated(problem) && knownOf(text) === known) {
+      remember(text, before);
+      await condition(text).catch(() => null);
+    }
+    throw problem;
+  } finally {
+    showUndo();
+    await choose(state.current, state.first, state.last);
+  }
+  return before;
 }
 
-async function condition(current, known) {
-  const old = state.sentences[current];
-  const answer = await ask("/v1/tag", { model: model().name, texts: [old.text], known_spans: [known] }, "condition");
-  state.sentences[current] = sentence(answer.results[0], old.gap, known);
-  at("result").children[current].replaceWith(sentenceElement(state.sentences[current], current, kinds()));
+async function condition(text) {
+  const known = knownOf(text);
+  const answer = await ask("/v1/tag", { model: model().name, texts: [text], known_spans: [known.spans] }, `condition ${text}`);
+  state.sentences.forEach((old, i) => {
+    if (old.text !== text) return;
+    state.sentences[i] = sentence(answer.results[0], old.gap, known);
+    at("result").children[i].replaceWith(sentenceElement(state.sentences[i], i, hues()));
+  });
   at("trellis").replaceChildren();
 }
 
-async function undo() {
-  const last = state.history.pop();
-  at("undo").disabled = !state.history.length;
-  if (!last) return;
-  await condition(...last);
-  await choose(last[0], state.first, state.last);
-  await keep(model().name, state.sentences[last[0]]);
+// A word about the chosen tokens conditions the model: the rest of the sentence is answered anew.
+async function correct(label) {
+  const { text } = own();
+  const spans = withKnown(knownOf(text).spans, state.first, state.last, label);
+  state.history.push([model().name, text, await change(text, { spans, isComplete: false })]);
+  showUndo();
 }
 
 async function completeSentence() {
-  const one = own();
-  await keep(model().name, one, one.tags);
-  const known = one.spans.map((span) => ({ start: span.first, end: span.last, label: span.label }));
-  state.history.push([state.current, one.known]);
-  at("undo").disabled = false;
-  await condition(state.current, known);
-  await choose(state.current, state.first, state.last);
+  const { text, tokens, tags, spans } = own();
+  const known = spans.map((span) => ({ start: span.first, end: span.last, label: span.label }));
+  if (hasOutside()) known.push(...tokens.flatMap((_, i) => (spanAt(own(), i) ? [] : { start: i, end: i + 1, label: null })));
+  state.history.push([model().name, text, await change(text, { spans: known, isComplete: true }, tags)]);
+  showUndo();
+}
+
+// The last change of a sentence that is there; those of others wait until their text comes back.
+const lastChange = () => state.history.findLastIndex(([name, text]) => name === model().name && state.sentences.some((one) => one.text === text));
+const showUndo = () => { at("undo").disabled = lastChange() < 0; };
+
+async function undo() {
+  const number = lastChange();
+  if (number < 0) return;
+  const [[, text, before]] = state.history.splice(number, 1);
+  const index = state.sentences.findIndex((one) => one.text === text);
+  if (own().text !== text) await choose(index, 0, 1);
+  await change(text, before);
 }
 
 function openMenu() {
@@ -149,8 +222,8 @@ function openMenu() {
   const box = tokenElement(state.current, state.first).getBoundingClientRect();
   const entries = { label: (kind) => guarded(() => correct(kind)), why: () => guarded(explain) };
   if (span && span.first === state.first && span.last === state.last) entries.confirm = () => guarded(() => correct(span.label));
-  if (model().labels.includes("O")) entries.remove = () => guarded(() => correct(null));
-  showMenu(box, kinds(), entries);
+  if (hasOutside()) entries.remove = () => guarded(() => correct(null));
+  showMenu(box, hues(), entries);
 }
 
 function move(step, isExtended) {
@@ -174,25 +247,29 @@ function onKey(event) {
   const span = spanAt(own(), state.first);
   const digit = /^[1-9]$/.test(event.key) ? kinds()[event.key - 1] : undefined;
   const rtl = getComputedStyle(at("result").children[state.current]).direction === "rtl" ? -1 : 1;
+  const wasOpen = menuIsOpen();
   const actions = {
     ArrowRight: () => move(rtl, event.shiftKey),
     ArrowLeft: () => move(-rtl, event.shiftKey),
-    Enter: () => (span ? (choose(state.current, span.first, span.last), guarded(() => correct(span.label))) : openMenu()),
-    Delete: () => model().labels.includes("O") && guarded(() => correct(null)),
+    Enter: () => (span ? (choose(state.current, span.first, span.last), guarded(() => correct(span.label))) : (openMenu(), focusMenu())),
+    Delete: () => hasOutside() && guarded(() => correct(null)),
     w: () => guarded(explain),
-    " ": () => { openMenu(); at("menu").querySelector("button").focus(); },
-    Escape: hideMenu,
+    " ": () => { openMenu(); focusMenu(); },
+    ArrowDown: wasOpen ? () => { openMenu(); focusMenu(); } : undefined,
+    Escape: () => null,
   };
   actions.Backspace = actions.Delete;
+  actions.W = actions.w;
   const action = event.ctrlKey ? (event.key === "z" ? () => guarded(undo) : undefined) : digit !== undefined ? () => guarded(() => correct(digit)) : actions[event.key];
   if (!action) return;
   event.preventDefault();
+  hideMenu();
   action();
 }
 
 // A selection of text becomes one of tokens; a click chooses the token there.
 function onPointer(event) {
-  const start = event.target.closest("[data-token]");
+  const start = event.target.closest("[data-token]") ?? event.target.closest(".span")?.querySelector("[data-token]");
   const selection = getSelection();
   const ends = [selection.anchorNode, selection.focusNode].map((node) => node?.parentElement?.closest("[data-token]"));
   const places = (selection.isCollapsed ? [start, start] : ends).map((one) => one && [Number(one.closest(".sentence").dataset.sentence), Number(one.dataset.token)]);
@@ -210,9 +287,16 @@ function onDrop(event) {
   openFile(event.dataTransfer.files[0]);
 }
 
+// Shows a file of text; what is too large or binary is refused, and all stays as it is.
 function openFile(file) {
   return guarded(async () => {
-    at("text").value = await file.text();
+    if (file.size > state.bytes) throw new Problem(`${file.name}: ${t("tooLarge", file.size, state.bytes)}`);
+    let text = "\0";
+    try {
+      text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    } catch { /* not UTF-8 */ }
+    if (text.includes("\0")) throw new Problem(`${file.name}: ${t("binary")}`);
+    at("text").value = text;
     await tagText();
   });
 }
@@ -220,56 +304,69 @@ function openFile(file) {
 function wire() {
   let timer = null;
   at("text").addEventListener("input", () => {
+    hideMenu();
     clearTimeout(timer);
-    timer = setTimeout(() => guarded(tagText), WAIT);
+    timer = setTimeout(() => guarded(tagText), at("text").value.trim() ? WAIT : 0);
   });
   at("text").addEventListener("dragover", () => at("text").classList.add("over"));
   at("text").addEventListener("dragleave", () => at("text").classList.remove("over"));
   at("text").addEventListener("drop", onDrop);
-  at("file").addEventListener("change", () => { if (at("file").files.length) openFile(at("file").files[0]); });
-  at("model").addEventListener("change", () => guarded(tagText));
+  at("file").addEventListener("change", async () => {
+    if (at("file").files.length) await openFile(at("file").files[0]);
+    at("file").value = ""; // the same file can be opened again
+  });
+  at("model").addEventListener("change", () => {
+    if (Object.values(EXAMPLES).includes(at("text").value)) at("text").value = example();
+    guarded(tagText);
+  });
   at("result").addEventListener("keydown", onKey);
   at("result").addEventListener("pointerup", onPointer);
   document.addEventListener("pointerdown", (event) => { if (menuIsOpen() && !at("menu").contains(event.target)) hideMenu(); });
+  window.addEventListener("resize", hideMenu);
   at("undo").addEventListener("click", () => guarded(undo));
   at("complete").addEventListener("click", () => guarded(completeSentence));
-  at("learn").addEventListener("click", () => guarded(learn));
+  at("learn").addEventListener("click", () => guarded(() => learn(model().name)));
   at("next").addEventListener("click", () => guarded(takeNext));
-  at("accept").addEventListener("click", () => guarded(async () => { await decide(true); await refresh(); }));
+  at("accept").addEventListener("click", () => guarded(async () => { await decide(true); await refresh(); await tagText(); }));
   at("reject").addEventListener("click", () => guarded(() => decide(false)));
   at("language").addEventListener("click", () => { otherLanguage(); guarded(redraw); });
-  at("theme").addEventListener("click", otherTheme);
+  at("theme").addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    localStorage.setItem("theme", document.documentElement.dataset.theme);
+    showTheme();
+  });
 }
+
+const example = () => (model().kinds.length ? EXAMPLES.other : EXAMPLES.segments);
 
 async function takeNext() {
   at("text").value = await nextSentence();
+  at("model").value = state.models[0].name; // whose pool it is
   await tagText();
   at("result").focus();
 }
 
-function otherTheme() {
-  const isDark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  document.documentElement.dataset.theme = isDark ? "light" : "dark";
-  localStorage.setItem("theme", document.documentElement.dataset.theme);
-}
+const isDark = () => (document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+const showTheme = () => { at("theme").textContent = t(isDark() ? "light" : "dark"); };
 
+// The models that are served now; the one that was chosen stays chosen.
 async function refresh() {
   const chosen = at("model").value;
-  state.models = (await ask("/v1/models")).models;
+  const answer = await ask("/v1/models");
+  Object.assign(state, { models: answer.models, bytes: answer.body_bytes });
   at("model").replaceChildren(...state.models.map((one) => new Option(one.name, one.name)));
   if (state.models.some((one) => one.name === chosen)) at("model").value = chosen;
-  await tagText();
 }
 
 async function start() {
   const theme = localStorage.getItem("theme");
   if (theme) document.documentElement.dataset.theme = theme;
   translate();
+  showTheme();
+  await refresh();
   wire();
-  state.models = (await ask("/v1/models")).models;
-  at("model").replaceChildren(...state.models.map((one) => new Option(one.name, one.name)));
   const offered = await offers();
-  at("text").value = offered.pool ? await nextSentence() : model().kinds.length ? EXAMPLES.other : EXAMPLES.segments;
+  at("text").value = offered.pool && offered.done < offered.total ? await nextSentence() : example();
   await tagText();
   document.documentElement.dataset.ready = "true";
 }

@@ -1,24 +1,28 @@
 // Questions to the server. A newer question of the same kind ends the older one, which then costs the server nothing.
 
+import { t } from "./words.js";
+
 const running = new Map();
 
-export class Problem extends Error {
-  constructor(error, status) {
-    super(error.message);
-    this.code = error.code;
-    this.status = status;
-  }
-}
+export class Problem extends Error {}
 
 export async function ask(path, body, kind = null) {
   running.get(kind)?.abort();
   const control = new AbortController();
   if (kind !== null) running.set(kind, control);
-  const response = await fetch(path, options(body, control.signal));
-  const answer = await response.json();
+  let response, answer;
+  try {
+    response = await fetch(path, options(body, control.signal));
+    answer = await response.json();
+  } catch (error) {
+    if (isOutdated(error)) throw error;
+    throw new Problem(response ? `${t("strange")} (HTTP ${response.status})` : t("silent"));
+  } finally {
+    if (running.get(kind) === control) running.delete(kind);
+  }
   if (response.ok) return answer;
   if (response.status === 401 && (await askKey())) return ask(path, body, kind);
-  throw new Problem(answer.error, response.status);
+  throw new Problem(answer.error.message);
 }
 
 export const isOutdated = (error) => error.name === "AbortError";

@@ -1,19 +1,16 @@
 // The menu at a span or a selection: labels, confirm, remove, why.
 
-import { element, hue } from "./show.js";
+import { dot, element } from "./show.js";
 import { t } from "./words.js";
 
 const menu = document.getElementById("menu");
 
 export const hideMenu = () => { menu.hidden = true; };
 export const menuIsOpen = () => !menu.hidden;
+export const focusMenu = () => menu.querySelector("button").focus();
 
-export function showMenu(box, kinds, entries) {
-  const items = kinds.map((kind, i) => {
-    const dot = element("span", { className: "dot" });
-    dot.style.setProperty("--hue", hue(kinds, kind));
-    return item(() => entries.label(kind), i < 9 ? String(i + 1) : "", dot, kind || t("word"));
-  });
+export function showMenu(box, hues, entries) {
+  const items = [...hues].map(([kind, hue], i) => item(() => entries.label(kind), i < 9 ? String(i + 1) : "", dot(hue), kind || t("word")));
   if (entries.confirm) items.unshift(item(entries.confirm, "Enter", t("confirm")));
   if (entries.remove) items.push(item(entries.remove, "Delete", t("remove")));
   items.push(item(entries.why, "W", t("explain")));
@@ -32,7 +29,7 @@ function leave() {
 }
 
 function item(action, key, ...content) {
-  const made = element("button", { type: "button", role: "menuitem" }, ...content, element("kbd", {}, key));
+  const made = element("button", { type: "button", dataset: { key: key.toLowerCase() } }, ...content, element("kbd", {}, key));
   made.setAttribute("role", "menuitem");
   made.addEventListener("click", () => { leave(); action(); });
   return made;
@@ -40,9 +37,12 @@ function item(action, key, ...content) {
 
 menu.addEventListener("keydown", (event) => {
   const items = [...menu.querySelectorAll("button")];
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Escape") leave();
-  if (step === undefined) return;
+  const here = items.indexOf(document.activeElement);
+  const next = { ArrowDown: (here + 1) % items.length, ArrowUp: (here + items.length - 1) % items.length, Home: 0, End: items.length - 1 }[event.key];
+  const key = event.key === "Backspace" ? "delete" : event.key.toLowerCase();
+  if (next !== undefined) items[next].focus();
+  else if (event.key === "Escape" || event.key === "Tab") leave();
+  else if (key !== "enter" && items.some((one) => one.dataset.key === key)) items.find((one) => one.dataset.key === key).click();
+  else return;
   event.preventDefault();
-  items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();
 });

@@ -5,10 +5,6 @@ import { t } from "./words.js";
 
 const DOUBTFUL = 0.8;
 
-export function hue(kinds, label) {
-  return (40 + 137 * Math.max(0, kinds.indexOf(label))) % 360;
-}
-
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
   const { dataset = {}, ...others } = properties;
@@ -18,8 +14,8 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
-export function sentenceElement(own, number, kinds) {
-  const line = element("div", { className: "sentence", dir: "auto", dataset: { sentence: number } });
+export function sentenceElement(own, number, hues) {
+  const line = element("div", { className: own.isComplete ? "sentence complete" : "sentence", dir: "auto", dataset: { sentence: number } });
   const firsts = new Map(own.spans.map((span) => [span.first, span]));
   let end = 0, token = 0;
   while (token < own.tokens.length) {
@@ -27,7 +23,7 @@ export function sentenceElement(own, number, kinds) {
     line.append(own.points.slice(end, own.offsets[token][0]));
     const last = span ? span.last : token + 1;
     const tokens = tokenElements(own, token, last);
-    if (span) line.append(spanElement(own, span, kinds, tokens));
+    if (span) line.append(spanElement(own, span, hues, tokens));
     else line.append(...tokens);
     end = own.offsets[last - 1][1];
     token = last;
@@ -46,14 +42,31 @@ function tokenElements(own, first, last) {
   return found;
 }
 
-function spanElement(own, span, kinds, tokens) {
+function spanElement(own, span, hues, tokens) {
   const classes = ["span"];
   if (span.probability < DOUBTFUL) classes.push("doubtful");
   if (isKnown(own, span)) classes.push("confirmed");
   const shown = `${span.label} ${span.probability.toFixed(2)}`.trim();
   const made = element("span", { className: classes.join(" "), title: said(span), dataset: { shown, label: span.label } }, ...tokens);
-  made.style.setProperty("--hue", hue(kinds, span.label));
+  made.style.setProperty("--hue", hues.get(span.label));
   return made;
 }
 
 export const said = (span) => `${span.text}: ${span.label || t("word")}, ${t("probability")} ${span.probability.toFixed(4)}`;
+
+export function dot(hue) {
+  const made = element("span", { className: "dot" });
+  made.style.setProperty("--hue", hue);
+  return made;
+}
+
+// What colours and borders mean.
+export function legend(hues) {
+  const samples = [["doubtful", t("doubtful")], ["confirmed", t("confirmed")]].map(([className, words]) => {
+    const sample = element("span", { className: `sample ${className}` });
+    sample.style.setProperty("--hue", [...hues.values()][0]);
+    return [sample, words];
+  });
+  const labels = [...hues].map(([kind, hue]) => [dot(hue), kind || t("word")]);
+  return [...labels, ...samples].map((entry) => element("span", { className: "entry" }, ...entry));
+}

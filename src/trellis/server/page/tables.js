@@ -24,11 +24,12 @@ export function pathTable(answer) {
 const labelled = (token, tag) => [element("bdi", {}, token), `/${tag}  `];
 
 export function whyTable(tokens, reason) {
+  if (!reason.runner_up) return [`${tokens[reason.position]}: ${reason.label}, ${t("only")}`];
   const title = `${tokens[reason.position]}: ${reason.label} (${reason.probability.toFixed(3)}) ${t("rather")} ${reason.runner_up} (${reason.runner_up_probability.toFixed(3)})`;
   const rows = reason.contributions.map((one) => element("tr", {},
     element("td", {}, element("code", {}, one.name)),
     element("td", {}, tokens[one.position] ?? ""),
     element("td", { className: `figure ${one.difference >= 0 ? "for" : "against"}` }, `${one.difference >= 0 ? "+" : "−"}${Math.abs(one.difference).toFixed(3)}`),
   ));
-  return [element("p", { dir: "auto" }, title), table([[t("what"), false], ["", false], [t("forIt"), true]], rows)];
+  return [element("p", { dir: "auto" }, title), table([[t("what"), false], [t("token"), false], [t("forIt"), true]], rows)];
 }

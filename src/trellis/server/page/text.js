@@ -38,11 +38,11 @@ export function sentencesOf(result) {
   return sentences;
 }
 
-export function sentence(answer, gap = "", known = []) {
+export function sentence(answer, gap = "", { spans: known, isComplete } = { spans: [], isComplete: false }) {
   const starts = new Map(answer.offsets.map(([start], i) => [start, i]));
   const ends = new Map(answer.offsets.map(([, end], i) => [end, i + 1]));
   const spans = answer.spans.map((span) => ({ ...span, first: starts.get(span.start), last: ends.get(span.end) }));
-  return { ...answer, spans, gap, known, points: new Points(answer.text) };
+  return { ...answer, spans, gap, known, isComplete, points: new Points(answer.text) };
 }
 
 // What a person says about tokens first..last-1; an earlier word about any of them is withdrawn.
