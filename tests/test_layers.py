@@ -14,7 +14,7 @@ ROOT = Path(trellis.__file__).parent
 LAYERS = [
     ["errors", "lazy"],
     ["arrays", "files", "untrusted"],
-    ["ragged", "results"],
+    ["plots", "ragged", "results"],
     ["text", "tags", "config", "store", "symbols", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],

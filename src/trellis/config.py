@@ -27,7 +27,7 @@ import sys
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -282,14 +282,19 @@ def differences(config: Any, usual: Any) -> dict[str, Any]:
     return changed
 
 
-def described(cls: type[Any]) -> str:
-    """A paragraph about each setting, for ``help()``."""
-    rows = []
-    for item in dataclasses.fields(cls):
-        explanation = " ".join(item.metadata.get("explanation", "").split())
+def described(cls: type[Any], main: Sequence[str] = ()) -> str:
+    """A paragraph about each setting, for ``help()``; the `main` ones come first, by dotted names."""
+
+    def line(name: str) -> str:
+        section, _, last = name.rpartition(".")
+        owner = typing.get_type_hints(cls)[section] if section else cls
+        item = next(item for item in dataclasses.fields(owner) if item.name == last)
         default = "" if item.default is dataclasses.MISSING else f" (default {item.default!r})"
-        rows.append(f"        {item.name}: {explanation}{default}")
-    return "\n".join(rows)
+        return f"        {name}: {' '.join(item.metadata.get('explanation', '').split())}{default}"
+
+    others = [item.name for item in dataclasses.fields(cls) if item.name not in main]
+    blocks = {"The settings that matter most": main, "Further settings" if main else "Settings": others}
+    return "\n\n".join(f"    {title}:\n" + "\n".join(map(line, names)) for title, names in blocks.items() if names)
 
 
 def _plain(value: Any) -> Any:

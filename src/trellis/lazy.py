@@ -11,8 +11,13 @@ T = TypeVar("T")
 
 
 def lazily(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package, given the names that each of its modules is the home of."""
+    """The ``__getattr__`` of a package, given the names that each of its modules is the home of.
+
+    ``dir()`` of the package lists these names from now on, as completion needs them.
+    """
     home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+    there = vars(sys.modules[package])
+    there.setdefault("__dir__", lambda: sorted({*there, *home_of}))
 
     def find(name: str) -> Any:
         if name not in home_of:

@@ -111,6 +111,11 @@ def _cells(text: str) -> int:
 class Report(ABC):
     """A result that can be shown; subclasses are frozen dataclasses."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:  # the one that dataclasses make is a wall of numbers
+            cls.__repr__ = Report.__str__  # type: ignore[assignment]
+
     @abstractmethod
     def grid(self) -> Grid:
         """The table of this result."""

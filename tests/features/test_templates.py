@@ -197,3 +197,34 @@ def test_sizes_that_no_template_needs_are_refused_in_few_words(text, message):
         Templates.parse(text, name="x")
     assert message in str(found.value)
     assert len(str(found.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("features", "feature", "words"),
+    [
+        ("ner", "U21:to", 'previous word is "to"'),
+        ("ner", "U00:Paris", 'word is "Paris"'),
+        ("ner", "U02:Xxxxx", "shape Xxxxx"),
+        ("ner", "U08:don", "suffix -don"),
+        ("ner", "U04:Lo", "prefix Lo-"),
+        ("ner", "U23:who", 'word 2 after is "who"'),
+        ("ner", "U30:in/paris", 'previous word is "in" and word in lower case is "paris"'),
+        ("ner", "U21:_B-1", "first word"),
+        ("ner", "U20:_B-1", "second word"),
+        ("ner", "U23:_B+1", "last word but 1"),
+        ("seg", "U20:d", "kind digit"),
+        ("seg", "U01:人", 'previous character is "人"'),
+        ("chunk", "U11:DT", 'column 1 of the previous word is "DT"'),
+        ("ner", "something else", "something else"),
+    ],
+)
+def test_features_are_said_in_words(features, feature, words):
+    assert get_templates(features).words(feature) == words
+
+
+@pytest.mark.parametrize("features", ["ner", "pos", "seg"])
+def test_every_feature_of_a_sentence_has_words(features):
+    templates = get_templates(features, clusters=False)
+    names = TemplateExtractor(templates).strings(["Ada", "of/by", "1", "_B-1x"])
+    assert names is not None
+    assert all(templates.words(name) != name for token in names for name in token)

@@ -3,28 +3,21 @@
 import io
 import json
 import sys
-import xml.etree.ElementTree as ET
+import types
 from dataclasses import replace
-from fractions import Fraction
-from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from rich.console import Console
 
+from trellis import CRF, Sentence
 from trellis.errors import StoreError
 from trellis.training import History, Step, read_history
 from trellis.training.history import (
     CURVE,
-    HEIGHT,
     HISTORY,
-    MARGIN,
-    WIDTH,
     LiveLine,
     describe,
-    draw_curve,
-    ticks,
+    reporting,
     write_history,
 )
 from trellis.untrusted import read_json
@@ -70,84 +63,6 @@ def test_a_missing_file_is_nothing(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"a": "é"}))
     assert read_json(tmp_path / "a.json") == {"a": "é"}
     assert read_json(tmp_path / "a.json" / "b.json") is None
-
-
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-def history(losses, devs, kept=0):
-    steps = [Step(n, loss, None, dev, 1.0, None) for n, (loss, dev) in enumerate(zip(losses, devs, strict=True), 1)]
-    return History(tuple(steps), "max_iterations", kept)
-
-
-def lines(picture):
-    """The points of each curve."""
-    curves = ET.fromstring(picture).iter(f"{SVG}polyline")
-    return [[tuple(map(float, point.split(","))) for point in curve.attrib["points"].split()] for curve in curves]
-
-
-def test_loss_and_score_each_in_its_panel():
-    top, right, bottom, left = MARGIN
-    loss, dev = lines(draw_curve(history([4.0, 2.0, 0.0], [0.0, 0.5, 1.0], kept=2)))
-    assert [y for _, y in loss] == [top, (top + HEIGHT - bottom) / 2, HEIGHT - bottom]
-    assert [y for _, y in dev] == [HEIGHT - bottom, (top + HEIGHT - bottom) / 2, top]
-    step = (WIDTH - right - left) / 3
-    assert [x for x, _ in loss] == pytest.approx([left + step, left + 2 * step, WIDTH - right], abs=0.1)
-
-
-def test_without_held_out_data_there_is_one_panel():
-    picture = draw_curve(history([3.0, 1.0], [None, None]))
-    assert len(lines(picture)) == 1
-    assert "dev score" not in picture
-    assert ET.fromstring(picture).attrib["width"] == str(WIDTH)
-
-
-def test_the_kept_epoch_is_marked():
-    assert draw_curve(history([3.0, 1.0], [0.2, 0.1])).count(">kept<") == 2
-    assert ">kept<" not in draw_curve(history([], [], kept=-1))
-
-
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
-LARGEST = sys.float_info.max
-
-
-@given(st.lists(FINITE, max_size=5), st.floats(0, 1))
-@example([LARGEST, -LARGEST], 0.5)
-def test_any_history_can_be_drawn_inside_the_frame(losses, dev):
-    top, right, bottom, left = MARGIN
-    for curve in lines(draw_curve(history(losses, [dev] * len(losses), kept=len(losses) - 1))):
-        assert all(left <= x <= WIDTH - right and top <= y <= HEIGHT - bottom for x, y in curve)
-
-
-@given(st.tuples(FINITE, FINITE).map(sorted))
-@example((-5e-324, 6.0))
-@example((-5e-324, 5e-324))
-@example((-LARGEST, LARGEST))
-@example((LARGEST, LARGEST))
-def test_ticks_are_few_even_and_reach_around(ends):
-    found = ticks(*ends)
-    assert found[0] <= ends[0]
-    assert found[-1] >= ends[1]
-    assert 2 <= len(found) <= 7
-    inner = [Fraction(repr(x)) for x in found if abs(x) != LARGEST]  # of decimals as they are written
-    assert len({b - a for a, b in pairwise(inner)}) <= 1
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (0.31, 0.42, [0.3, 0.35, 0.4, 0.45]),
-        (-3.0, 47.0, [-10.0, 0.0, 10.0, 20.0, 30.0, 40.0, 50.0]),
-        (7.0, 7.0, [7.0, 7.002]),
-    ],
-)
-def test_ticks_are_round(low, high, expected):
-    assert ticks(low, high) == expected
-
-
-def test_labels_stay_short():
-    assert max(map(len, ET.fromstring(draw_curve(history([1e300, 2e300], [None, None]))).itertext())) < 20
 
 
 STEP = Step(12, 1234.5, 0.25, 0.913, 3.2, 7.0)
@@ -227,3 +142,62 @@ def test_on_a_terminal_epochs_stay_and_the_bar_moves():
     bar = "━" * 6 + " " * 19 + PART_LINE
     assert text.count(f"\r\x1b[2K{WHOLE_LINE}\n") == 1
     assert text.endswith(f"\r\x1b[2K{bar}\n\x1b[?25h")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_training_is_shown_only_to_a_person_and_only_if_it_takes_long(monkeypatch):
+    for stream, progress, seconds, shown in (
+        (Terminal(), None, 3.0, True),
+        (Terminal(), None, 1.0, False),
+        (Terminal(), True, 1.0, True),
+        (Terminal(), False, 3.0, False),
+        (io.StringIO(), None, 3.0, False),
+    ):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with reporting(progress) as told:
+            if told is not None:
+                told(replace(STEP, seconds=seconds))
+        assert ("iteration 12" in stream.getvalue()) is shown
+
+
+def test_fit_shows_a_line_to_who_asks_and_none_otherwise(monkeypatch):
+    data = [Sentence(["a", "b"], ["X", "Y"])]
+    for progress, shown in ((True, True), (None, False), (False, False)):
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        CRF(features="pos").fit(data, progress=progress)
+        assert ("iteration" in sys.stderr.getvalue()) is shown
+
+
+def test_a_notebook_gets_one_output_that_changes(monkeypatch):
+    outputs = []
+
+    class Handle:
+        def update(self, shown, raw):
+            outputs[-1] = shown
+
+    def display(shown, raw, display_id):
+        outputs.append(shown)
+        return Handle()
+
+    module = types.ModuleType("IPython")
+    module.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    module.display = types.SimpleNamespace(display=display)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    with reporting(None) as told:
+        for n in (1, 2, 3):
+            told(replace(STEP, iteration=n, iterations=4, seconds=float(n)))
+    assert len(outputs) == 1
+    assert outputs[0]["text/plain"].startswith("iteration 3/4")
+    assert '<progress value="3.00" max="4">' in outputs[0]["text/html"]
+
+
+def test_a_history_is_a_line():
+    history = History(STEPS, "converged", 2)
+    assert repr(history) == str(history)
+    assert repr(history) == (
+        "History(3 steps in 1.5 s, ended: converged, loss 3.0000 to 1.0000, weights of step 3 kept)"
+    )

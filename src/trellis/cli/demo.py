@@ -22,7 +22,7 @@ from rich.text import Text
 
 import trellis
 from trellis.cli import program
-from trellis.cli.io import output
+from trellis.cli.io import colour_of, output
 from trellis.demo import DemoCorpus, chinese, english, write
 from trellis.models import Tagged, Tagger
 from trellis.models.answers import TextSpan
@@ -38,7 +38,6 @@ ILLEGAL = (
     "legal tags only; argmax is the same softmax model with the best label of each token by itself, as is often done."
 )
 
-_COLOURS = {"PER": "green", "LOC": "cyan", "ORG": "magenta", "DATE": "yellow"}
 _SURE = 0.9
 _RUNS = 3
 
@@ -323,7 +322,7 @@ def marked(answer: Tagged, task: DemoTask) -> Text:
     text, end = Text(), 0
     for span in answer.spans:
         text.append(answer.text[end : span.start])
-        colour = _COLOURS.get(span.label, "blue")
+        colour = f"color({colour_of(span.label)})"
         text.append(f"[{span.text}", style=f"bold {colour}")
         text.append(f" {span.label} {span.probability:.2f}]", style=colour)
         end = span.end

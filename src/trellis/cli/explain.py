@@ -64,7 +64,9 @@ def _as_dict(reason: Explanation, token: str, top: int) -> dict[str, Any]:
         "probability": reason.probability,
         "runner_up": reason.runner_up,
         "runner_up_probability": reason.runner_up_probability,
-        "features": [{"name": c.name, "difference": c.difference} for c in reason.contributions[:top]],
+        "features": [
+            {"name": c.name, "words": c.words, "difference": c.difference} for c in reason.contributions[:top]
+        ],
     }
 
 
@@ -81,6 +83,6 @@ def _print(view: LatticeView, reasons: list[Explanation], top: int, alone: bool)
     for reason in reasons:
         cells = [view.tokens[reason.position], f"{reason.label} {reason.probability:.2f}"]
         cells.append(f"{reason.runner_up} {reason.runner_up_probability:.2f}")
-        cells.append("  ".join(f"{c.name} {c.difference:+.2f}" for c in reason.contributions[:top]))
+        cells.append("  ".join(f"{c.words} {c.difference:+.2f}" for c in reason.contributions[:top]))
         table.add_row(*map(escape, cells))
     console.print(table)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
-from html import escape as escape_html
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,11 +17,11 @@ from trellis.cli.io import output
 from trellis.cli.options import ModelArgument
 from trellis.errors import ConfigError, ModelError, number_of
 from trellis.metrics.prf import percent
-from trellis.models import CRF, HMM, Tagger, folder, load
+from trellis.models import CRF, Tagger, folder, load
 from trellis.models.crf.model import WeightedFeature
+from trellis.plots import HeatMap, svg
 from trellis.training import History, read_history
 
-_WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 Features = dict[str, list[tuple[str, float]]]
 """Names and weights of features by label."""
@@ -45,7 +43,11 @@ def inspect(
       trellis inspect model --plot transitions.svg
     """  # noqa: D301 - \b tells click to keep the lines
     tagger = load(model)
-    heat_map, features = transitions(tagger), {}
+    features: Features = {}
+    try:
+        heat_map = tagger.transitions().heat_map()
+    except ModelError:  # its states are no labels
+        heat_map = None
     if isinstance(tagger, CRF) and top > 0:
         labels = tagger.labels_ if label is None else [label]
         features = {
@@ -62,14 +64,14 @@ def inspect(
             raise ModelError("--plot: the states of this model have no names, so there is no table")
         if Path(plot).suffix.lower() != ".svg":
             raise ConfigError(f"--plot {plot}: expected a name that ends in .svg")
-        files.write_text(plot, svg(heat_map))
+        files.write_text(plot, svg([heat_map]))
         typer.echo(f"transitions drawn to {plot}", err=True)
 
 
 def _name(feature: WeightedFeature, label: str) -> str:
     """The feature, with the finer label that the model has learned it for and with the label before it, if any."""
     finer = "" if feature.label == label else f" as {feature.label}"
-    return f"{feature.name}{finer}" + ("" if feature.previous is None else f" after {feature.previous}")
+    return f"{feature.words}{finer}" + ("" if feature.previous is None else f" after {feature.previous}")
 
 
 def _as_dict(
@@ -80,7 +82,7 @@ def _as_dict(
         "kind": tagger.kind,
         "settings": config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
-        "states": list(state_names(tagger)),
+        "states": list(tagger.states_.names if hasattr(tagger, "states_") else tagger.labels_),
         "scheme": tagger.tagset_.scheme.value,
         "tokenizer": str(tagger.tokenizer_),
         "lexicon": None if tagger.lexicon_ is None else len(tagger.lexicon_),
@@ -94,7 +96,7 @@ def _print(
     tagger: Tagger[Any], heat_map: HeatMap | None, features: Features, record: dict[str, Any], history: History | None
 ) -> None:
     console = output(highlight=False)
-    console.print(f"[bold]{escape(repr(tagger))}[/bold]")
+    console.print(f"[bold]{escape(repr(type(tagger)(tagger.config)))}[/bold]")
     console.print(f"scheme {tagger.tagset_.scheme.value}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
     console.print(f"{number_of(len(tagger.labels_), 'label')}: {escape(' '.join(tagger.labels_))}")
     if tagger.lexicon_ is not None:
@@ -102,7 +104,7 @@ def _print(
         console.print(f"lexicon of {number_of(len(tagger.lexicon_), 'entry', 'entries')}{learned}")
     if heat_map is not None:
         console.print(heat_map.title)
-        console.print(heat_map.to_rich(console.width))
+        console.print(_heat_table(heat_map, console.width))
     if features:
         title = "Features with the largest weights"
         table = Table("label", Column("features", overflow="fold"), title=title, title_justify="left")
@@ -139,91 +141,22 @@ def _sparkline(values: list[float]) -> str:
     return "".join(_BLOCKS[round(7 * (v - low) / (high - low))] if high > low else _BLOCKS[0] for v in drawn)
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """``values[i][j]`` of label i before label j; minus infinity is forbidden."""
+def _heat_table(heat_map: HeatMap, width: int) -> Table:
+    """Coloured cells, with numbers if there is room for them; columns are in the order of rows."""
 
-    title: str
-    labels: tuple[str, ...]
-    values: tuple[tuple[float, ...], ...]
-
-    @property
-    def largest(self) -> float:
-        """The largest size of a number, which gets the full colour."""
-        return max((abs(v) for row in self.values for v in row if math.isfinite(v)), default=0.0) or 1.0
-
-    def colour(self, value: float) -> tuple[int, int, int]:
-        """Red for and blue against, the stronger the more; grey is forbidden."""
-        if not math.isfinite(value):
-            return _GREY
-        end = _RED if value > 0 else _BLUE
-        share = abs(value) / self.largest
-        return tuple(round(a + (b - a) * share) for a, b in zip(_WHITE, end, strict=True))  # type: ignore[return-value]
-
-    def to_rich(self, width: int) -> Table:
-        """Coloured cells, with numbers if there is room for them; columns are in the order of rows."""
-        longest = max(map(len, self.labels))
-        numbered = longest + 1 + sum(max(len(label) + 2, 7) for label in self.labels) <= width
-        columns = (Column(Text(f" {label} "), justify="center", no_wrap=True) for label in self.labels)
-        table = Table(Column("", no_wrap=True), *columns, show_header=numbered, box=None, padding=0)
-        for label, row in zip(self.labels, self.values, strict=True):
-            table.add_row(Text(f"{label} "), *(self._cell(value, numbered) for value in row))
-        return table
-
-    def _cell(self, value: float, numbered: bool) -> Text:
+    def cell(value: float) -> Text:
         number = f"{value:.2f}" if math.isfinite(value) else "·"
-        text = f"{number:^7}" if numbered else "· " if number == "·" else self._shade(value) * 2
-        ink = "black" if sum(self.colour(value)) > 380 else "white"
-        return Text(text, style=f"{ink} on rgb({','.join(map(str, self.colour(value)))})")
+        # A character that is darker for larger numbers is for terminals without colours.
+        shade = number if number == "·" else " ░▒▓█"[round(4 * abs(value) / heat_map.largest)] * 2
+        style = (
+            f"{'white' if heat_map.is_dark(value) else 'black'} on rgb({','.join(map(str, heat_map.colour(value)))})"
+        )
+        return Text(f"{number:^7}" if numbered else f"{shade:2}", style=style)
 
-    def _shade(self, value: float) -> str:
-        """A character that is darker for larger numbers, for terminals without colours."""
-        return " ░▒▓█"[round(4 * abs(value) / self.largest)]
-
-
-def transitions(tagger: Tagger[Any]) -> HeatMap | None:
-    """The transitions of a tagger between the states that it learned; None if they have no names."""
-    if isinstance(tagger, CRF):
-        rows = [[0.0 if weight is None else weight for weight in row] for row in tagger.transitions().weights]
-        title = "Transitions: weight of the column's label after the row's"
-    elif isinstance(tagger, HMM):
-        rows = tagger.transitions_.tolist()
-        title = "Transitions: probability of the column's label after the row's"
-    else:
-        rows = tagger.chain_scores([]).transitions.tolist()
-        title = "Transitions: score of the column's label after the row's"
-    names = state_names(tagger)
-    if len(rows) != len(names) or not isinstance(rows[0][0], float):
-        return None
-    return HeatMap(title, names, tuple(tuple(row) for row in rows))
-
-
-def state_names(tagger: Tagger[Any]) -> tuple[str, ...]:
-    """Names of the states of a tagger's chain: its labels, or finer ones if it learned in a finer scheme."""
-    return tagger.states_.names if hasattr(tagger, "states_") else tagger.labels_
-
-
-def svg(heat_map: HeatMap) -> str:
-    """The heat map as an SVG picture."""
-    size, count = 28, len(heat_map.labels)
-    margin = 20 + 8 * max(map(len, heat_map.labels))
-    side = margin + size * count + 10
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {side} {side + 20}" width="{side}" height="{side + 20}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
-        f'<text x="10" y="{side + 10}">{escape_html(heat_map.title)}</text>'
-    ]
-    for i, label in enumerate(heat_map.labels):
-        baseline = margin + size * i + size // 2 + 4
-        name = escape_html(label)
-        parts.append(f'<text x="{margin - 6}" y="{baseline}" text-anchor="end">{name}</text>')
-        parts.append(f'<text transform="translate({baseline} {margin - 6}) rotate(-90)">{name}</text>')
-    for i, row in enumerate(heat_map.values):
-        for j, value in enumerate(row):
-            r, g, b = heat_map.colour(value)
-            title = escape_html(f"{heat_map.labels[i]} to {heat_map.labels[j]}: {value:.3f}")
-            parts.append(
-                f'<rect x="{margin + size * j}" y="{margin + size * i}" width="{size - 1}" height="{size - 1}" '
-                f'fill="rgb({r},{g},{b})"><title>{title}</title></rect>'
-            )
-    return "\n".join([*parts, "</svg>\n"])
+    longest = max(map(len, heat_map.rows))
+    numbered = longest + 1 + sum(max(len(label) + 2, 7) for label in heat_map.columns) <= width
+    columns = (Column(Text(f" {label} "), justify="center", no_wrap=True) for label in heat_map.columns)
+    table = Table(Column("", no_wrap=True), *columns, show_header=numbered, box=None, padding=0)
+    for label, row in zip(heat_map.rows, heat_map.values, strict=True):
+        table.add_row(Text(f"{label} "), *map(cell, row))
+    return table

@@ -393,6 +393,11 @@ def passed_on(error: CorpusError, form: str) -> str:
     return error.whole + ("\n\n" if form in ("conll", "conllu") else "\n")
 
 
+def colour_of(label: str) -> int:
+    """A light colour of a terminal's 256 for a type of span: the nearest to the one that notebooks and pages show."""
+    return (210, 180, 150, 114, 159, 117, 147, 176)[round(hue(label) / 45) % 8]
+
+
 def _marked(tagged: Tagged, style: Drawing) -> str:
     """The text with its spans marked; words alone are separated by spaces, or every other one is underlined."""
     if style.words and style.colour:
@@ -405,8 +410,7 @@ def _marked(tagged: Tagged, style: Drawing) -> str:
         parts.append(" " if style.tagged and end and not style.colour and not between else between)
         label = span.label + (f" {span.probability:.2f}" if style.probs else "")
         if style.colour:  # ANSI: black on a light colour of 256, the label dim behind it
-            colour = (114, 117, 147, 176, 180, 150, 215, 159)[hue(span.label) * 8 // 360]
-            parts.append(f"\x1b[30;48;5;{colour}m {span.text} \x1b[0m\x1b[2m{label}\x1b[22m")
+            parts.append(f"\x1b[30;48;5;{colour_of(span.label)}m {span.text} \x1b[0m\x1b[2m{label}\x1b[22m")
         else:
             parts.append(f"[{span.text}]({label})")
         end = span.end

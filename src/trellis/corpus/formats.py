@@ -25,7 +25,7 @@ from trellis.corpus.source import (
     split_suffixes,
     write_text,
 )
-from trellis.errors import DataError, shown
+from trellis.errors import DataError, number_of, shown
 from trellis.tags import Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence
 
@@ -163,6 +163,12 @@ class Corpus:
 
     def __iter__(self) -> Iterator[Sentence]:
         return iter(self.sentences)
+
+    def __repr__(self) -> str:
+        """What was read, in a line."""
+        tokens, tagged = sum(map(len, self.sentences)), sum(one.tags is not None for one in self.sentences)
+        counts = f"{number_of(len(self), 'sentence')}, {number_of(tokens, 'token')}, {tagged:,} with tags"
+        return f"Corpus({counts}, {self.format})"
 
 
 def read(

@@ -31,6 +31,9 @@ class DemoCorpus:
     dev: list[Sentence]
     test: list[Sentence]
 
+    def __repr__(self) -> str:
+        return f"DemoCorpus({len(self.train)} sentences to train, {len(self.dev)} dev, {len(self.test)} test)"
+
 
 def english() -> DemoCorpus:
     """News English: persons, locations, organisations and dates, tagged in IOB2 (B-PER, I-PER, ..., O)."""

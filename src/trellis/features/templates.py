@@ -158,6 +158,32 @@ class Templates:
         """The form of `edges` that is evaluated."""
         return self._native(self.edges)
 
+    def words(self, feature: str) -> str:
+        """What a feature says, in words: 'previous word is "to"' for U21:to; its name if it is of no template here.
+
+        >>> ner = get_templates("ner")
+        >>> ner.words("U21:to"), ner.words("U02:Xxxxx"), ner.words("U08:don"), ner.words("U30:_B-1/ada")
+        ('previous word is "to"', 'shape Xxxxx', 'suffix -don', 'first word and word in lower case is "ada"')
+        """
+        noun = "character" if self.text.startswith(_SEG) else "word"
+        for template, pattern in self._patterns:
+            values = pattern.fullmatch(feature)
+            if values is not None and template.looks:
+                cells = zip(
+                    (piece for piece in template.pieces if piece[-1] != _TEXT_ONLY), values.groups(), strict=True
+                )
+                return " and ".join(_words(value, noun, *piece[1:]) for piece, value in cells)
+        return feature
+
+    @cached
+    def _patterns(self) -> list[tuple[Template, re.Pattern[str]]]:
+        """The templates with the form of their features, in which the values of cells are groups."""
+        forms = (
+            (template, [(re.escape(p[0]), "(.*?)" * (p[-1] != _TEXT_ONLY)) for p in template.pieces])
+            for template in self.every
+        )
+        return [(template, re.compile("".join(map("".join, form)), re.DOTALL)) for template, form in forms]
+
     def _native(self, templates: tuple[Template, ...]) -> _native.TemplateSet:
         """The templates with the numbers of the columns of clusters and lexicons, which come after all others."""
 
@@ -180,6 +206,31 @@ class Templates:
                     f"{self.name}, line {template.line}: {template.text!r} looks at column {missing[0]}, "
                     f"but the sentences have only {have}"
                 )
+
+
+_KINDS = {"d": "digit", "n": "Chinese numeral", "l": "letter", "h": "ideograph", "p": "punctuation", "m": "mixed"}
+_FORMS = {number: name for name, number in _FUNCTIONS.items()}
+
+
+def _words(value: str, noun: str, function: int, argument: int, row: int, column: int) -> str:
+    """What the value of one cell says."""
+    neighbours = {-1: f"previous {noun}", 0: noun, 1: f"next {noun}"}
+    where = neighbours.get(row, f"{noun} {abs(row)} {'after' if row > 0 else 'before'}")
+    if column > 0:
+        where = f"column {column} of the {where}"
+    if value[:3] in ("_B-", "_B+") and value[3:].isdecimal() and row:
+        place = abs(int(value[2:]) - row)  # tokens between this one and the end
+        if value[2] == "-":
+            return f"{('first', 'second')[place]} {noun}" if place < 2 else f"{noun} {place + 1} of the sentence"
+        return f"last {noun}{f' but {place}' if place else ''}"
+    form = "cluster" if column == _OF_CLUSTERS else "lexicon" if column == _OF_LEXICON else _FORMS[function]
+    if form in ("x", "lower"):
+        return f'{where}{" in lower case" if form == "lower" and row == 0 else ""} is "{value}"'
+    if form == "lexicon":
+        return f"{where} in the lexicon ({argument}): {value}"
+    texts = {"prefix": f"prefix {value}-", "suffix": f"suffix -{value}", "short": f"short shape {value}"}
+    text = f"kind {_KINDS.get(value, value)}" if form == "type" else texts.get(form, f"{form} {value}")
+    return text if row == 0 and column <= 0 else f"{where} has {text}"
 
 
 def _parse_line(line: str, number: int, where: str) -> Template:

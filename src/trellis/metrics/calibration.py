@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from trellis.errors import ConfigError, DataError, number_of
 from trellis.metrics.prf import check_aligned, percent
+from trellis.plots import Chart, Curve, Picture, Pictured, svg
 from trellis.results import Grid, Report
 from trellis.tags import Span
 from trellis.tags.spans import Tags
@@ -34,7 +35,7 @@ class Bin:
 
 
 @dataclass(frozen=True)
-class Calibration(Report):
+class Calibration(Pictured, Report):
     """Expected and maximum calibration error, the Brier score, and the reliability table (no empty bins)."""
 
     ece: float
@@ -58,6 +59,15 @@ class Calibration(Report):
         errors = f"ECE {percent(self.ece)}, MCE {percent(self.mce)}, Brier {self.brier:.4f}"
         title = f"{self.count} probabilities: {errors}"
         return Grid(title, ("probability", "count", "confidence", "right", "gap"), rows)
+
+    def pictures(self) -> list[Picture]:
+        points = [(bin.confidence, bin.accuracy) for bin in self.bins]
+        curves = Curve("perfect", "#a3b8cc", [(0.0, 0.0), (1.0, 1.0)]), Curve("model", "#2563eb", points)
+        return [Chart("share that is right", curves, "probability", whole=False)]
+
+    def _repr_html_(self) -> str:
+        """The curve and the reliability table, for notebooks."""
+        return svg(self.pictures()) + super()._repr_html_()
 
 
 def calibration(probabilities: ArrayLike, right: ArrayLike, *, bins: int = 10) -> Calibration:

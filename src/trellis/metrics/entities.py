@@ -24,7 +24,7 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate, compress
 from operator import ne
 from typing import Any, NamedTuple
@@ -34,7 +34,9 @@ from numpy.typing import NDArray
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import number_of
+from trellis.lazy import cached
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, check_aligned, per_type, percent
+from trellis.metrics.tokens import ConfusionMatrix
 from trellis.results import Grid, Report
 from trellis.tags import Scheme, Span, Style, spans_from_sequences
 from trellis.tags.spans import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading, scheme_alphabet
@@ -51,6 +53,34 @@ class EntityScores(Report):
     accuracy: float  # share of tokens with the right tag
     tokens: int
     sentences: int
+    _comparison: Comparison = field(repr=False, compare=False)
+
+    @cached
+    def confusion(self) -> ConfusionMatrix:
+        """How often spans of each type were taken for another; ``O`` stands for no span at all.
+
+        Spans with the same tokens are compared, then those that overlap.
+        """
+        there = self._comparison
+        sides = []
+        for chunks in (there.gold_there, there.predicted_there):
+            columns = (chunks.begin.tolist(), chunks.end.tolist(), chunks.kind.tolist())
+            sides.append([Span(a, b, there.kinds[kind]) for a, b, kind in zip(*columns, strict=True)])
+        report = span_errors(*([side] for side in sides))
+        names = [*(name for name in self.types), "O"]
+        rows = {name: dict.fromkeys(names, 0) for name in names}
+        for error in report.errors:
+            gold, predicted = (span.label or "_" if span else "O" for span in (error.gold, error.predicted))
+            rows[gold][predicted] += 1
+        for name, score in self.types.items():
+            rows[name][name] += score.correct
+        return ConfusionMatrix(tuple(names), tuple(tuple(row.values()) for row in rows.values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scores by type, their averages and the accuracy."""
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.repr}
+        shown = {name: asdict(value) if isinstance(value, Score) else value for name, value in values.items()}
+        return {**shown, "types": {name: asdict(score) for name, score in self.types.items()}}
 
     def grid(self) -> Grid:
         """One row per type, then the averages."""
@@ -75,7 +105,7 @@ def entity_scores(
     means = averages(counts)
     types = {name or "_": score for name, score in per_type(counts).items()}
     accuracy = (found.tokens - found.wrong_tags) / found.tokens if found.tokens else 0.0
-    return EntityScores(types, *means, accuracy, found.tokens, len(gold))
+    return EntityScores(types, *means, accuracy, found.tokens, len(gold), found)
 
 
 def entity_counts(

@@ -15,6 +15,7 @@ import numpy as np
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, number_of
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, check_aligned, per_type, percent
+from trellis.plots import HeatMap, Picture, Pictured, svg
 from trellis.results import Grid, Report
 from trellis.tags.spans import Tags
 
@@ -22,7 +23,7 @@ _MOST_LABELS = 1000
 
 
 @dataclass(frozen=True)
-class ConfusionMatrix(Report):
+class ConfusionMatrix(Pictured, Report):
     """``counts[i][j]`` tokens with gold tag ``labels[i]`` were tagged ``labels[j]``.
 
     If there are more than a thousand labels, it has the thousand most frequent ones.
@@ -34,7 +35,15 @@ class ConfusionMatrix(Report):
     def grid(self) -> Grid:
         """Rows are gold tags, columns predicted tags."""
         rows = ((label, *map(str, row)) for label, row in zip(self.labels, self.counts, strict=True))
-        return Grid("Gold tags down, predicted tags across", ("gold", *self.labels), tuple(rows))
+        return Grid("Gold down, predicted across", ("gold", *self.labels), tuple(rows))
+
+    def pictures(self) -> list[Picture]:
+        counts = tuple(tuple(map(float, row)) for row in self.counts)
+        return [HeatMap("Gold down, predicted across", self.labels, self.labels, counts, 0)]
+
+    def _repr_html_(self) -> str:
+        """The table in colours, for notebooks."""
+        return svg(self.pictures())
 
     def worst(self, limit: int = 10) -> list[tuple[str, str, int]]:
         """The most frequent confusions as (gold, predicted, count)."""

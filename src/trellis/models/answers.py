@@ -18,6 +18,7 @@ from trellis import _native
 from trellis.arrays import FloatArray, IntArray
 from trellis.corpus import words_of_spans
 from trellis.lazy import cached
+from trellis.plots import HeatMap, Picture, Pictured, svg
 from trellis.ragged import offsets_of
 from trellis.results import Grid, Report, data_frame
 from trellis.tags import Span, SpanTable
@@ -314,7 +315,36 @@ def joined(text: str, parts: Sequence[tuple[int, Tagged]]) -> Tagged:
 
 
 @dataclass(frozen=True)
-class LatticeView(Report):
+class TransitionTable(Pictured, Report):
+    """``weights[i][j]`` of label i before label j; None has no weight, minus infinity is forbidden."""
+
+    labels: tuple[str, ...]
+    weights: tuple[tuple[float | None, ...], ...]
+    what: str = "score"
+    """What the numbers are: weight, probability or score."""
+
+    def grid(self) -> Grid:
+        """Rows from, columns to; a step that is forbidden is a dot."""
+        cells = [["" if w is None else f"{w:+.3f}" if w > -np.inf else "·" for w in row] for row in self.weights]
+        rows = tuple((label, *row) for label, row in zip(self.labels, cells, strict=True))
+        return Grid("Transitions from row to column", ("from", *self.labels), rows)
+
+    def heat_map(self) -> HeatMap:
+        """The table in colours; what has no weight is 0."""
+        values = tuple(tuple(0.0 if w is None else w for w in row) for row in self.weights)
+        title = f"Transitions: {self.what} of the column's label after the row's"
+        return HeatMap(title, self.labels, self.labels, values)
+
+    def pictures(self) -> list[Picture]:
+        return [self.heat_map()]
+
+    def _repr_html_(self) -> str:
+        """The table in colours, for notebooks."""
+        return svg(self.pictures())
+
+
+@dataclass(frozen=True)
+class LatticeView(Pictured, Report):
     """Probabilities of labels (``probabilities[t][j]``) and the most probable paths, best first."""
 
     tokens: tuple[str, ...]
@@ -342,6 +372,15 @@ class LatticeView(Report):
             for j in self.shown()
         ]
         return Grid("Probabilities of labels; ● best path, ○ second", ("label", *self.tokens), tuple(rows))
+
+    def pictures(self) -> list[Picture]:
+        used = self.shown()
+        cells = {(i, t) for i, j in enumerate(used) for t in range(len(self.tokens)) if self.mark(t, j) == _BEST}
+        rows = tuple(tuple(row[j] for row in self.probabilities) for j in used)
+        names = tuple(self.labels[j] for j in used)
+        return [
+            HeatMap("Probabilities of labels; the best path is marked", names, self.tokens, rows, 2, frozenset(cells))
+        ]
 
     def draw(self, width: int = 80) -> RenderableType:
         """For a rich console of this width: the trellis, in parts below each other if it is long, and the paths."""
@@ -388,7 +427,7 @@ class LatticeView(Report):
         return table
 
     def _repr_html_(self) -> str:
-        """A table with darker cells for more probable labels, and the best path framed."""
+        """A table with darker cells for more probable labels, and the the best path is marked."""
         frames = {_BEST: "2px solid #2a2", _NEXT: "2px dashed #c80", " ": "1px solid transparent"}
         rows = [["<tr><th></th>", *(f"<th>{escape(token)}</th>" for token in self.tokens), "</tr>"]]
         for j in self.shown():

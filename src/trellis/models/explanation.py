@@ -30,6 +30,8 @@ class Contribution:
     name: str
     chosen: float
     runner_up: float
+    words: str
+    """The name in plain words: 'previous word is "to"' for the feature U21:to."""
 
     @property
     def difference(self) -> float:
@@ -58,7 +60,7 @@ class Explanation(Report):
     def grid(self) -> Grid:
         """One row per contribution."""
         rows: list[tuple[str, ...]] = [
-            (c.name, c.kind, str(c.position), f"{c.chosen:+.3f}", f"{c.runner_up:+.3f}", f"{c.difference:+.3f}")
+            (c.words, c.kind, str(c.position), f"{c.chosen:+.3f}", f"{c.runner_up:+.3f}", f"{c.difference:+.3f}")
             for c in self.contributions
         ]
         rows.append(("total", "", "", "", "", f"{self.score_difference:+.3f}"))
@@ -83,6 +85,7 @@ def explain(
     step_parts: Callable[[int, Step, Step], Iterable[Part]] | None = None,
     *,
     tokens: Sequence[object] = (),
+    words: Callable[[str], str] = str,
 ) -> Explanation:
     """Compare the best labelling of one sequence with the best that has another label at `position`.
 
@@ -94,6 +97,7 @@ def explain(
         parts: from a position and two states there to what their emissions are made of.
         step_parts: from a position and two steps into it to what their edges are made of.
         tokens: what emissions are called that have no parts; default: their positions.
+        words: from the name of a part to what it says.
 
     """
     N = len(scores.emissions)
@@ -116,14 +120,16 @@ def explain(
         pair = int(best[t]), int(other[t])
         if parts is None:
             name = str(tokens[t]) if len(tokens) else f"token {t}"
-            contributions.append(Contribution(t, "emission", name, *scores.emissions[t, list(pair)].tolist()))
+            chosen, runner_up = scores.emissions[t, list(pair)].tolist()
+            contributions.append(Contribution(t, "emission", name, chosen, runner_up, name))
         else:
-            contributions += [Contribution(t, "feature", *part) for part in parts(t, *pair)]
+            contributions += [Contribution(t, "feature", *part, words=words(part[0])) for part in parts(t, *pair)]
     if step_parts is not None:
         steps = zip(pairwise(best.tolist()), pairwise(other.tolist()), strict=True)
         for t, (step, other_step) in enumerate(steps, start=1):
             if step != other_step:
-                contributions += [Contribution(t, "step feature", *part) for part in step_parts(t, step, other_step)]
+                different = step_parts(t, step, other_step)
+                contributions += [Contribution(t, "step feature", *part, words=words(part[0])) for part in different]
 
     def moves(path: IntArray, names: list[str]) -> Iterator[tuple[str, float]]:
         """The start, the steps and the end of a path, with their scores; those of edges have parts of their own."""
@@ -136,7 +142,7 @@ def explain(
     for t, ((one, chosen), (two, runner_up)) in enumerate(both):
         if chosen != runner_up or (one != two and chosen):
             name = one if one == two else f"{one} or {two}"
-            contributions.append(Contribution(min(t, N - 1), "transition", name, chosen, runner_up))
+            contributions.append(Contribution(min(t, N - 1), "transition", name, chosen, runner_up, name))
     return Explanation(
         position,
         names[position],

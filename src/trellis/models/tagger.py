@@ -41,13 +41,14 @@ from trellis.errors import (
     required,
     shown,
     some_of,
+    warn,
 )
 from trellis.lexicon import Lexicon
 from trellis.lexicon.bonus import cut_at_gaps
 from trellis.lexicon.chains import apply_lexicons
 from trellis.lexicon.features import with_columns
 from trellis.lexicon.lexicon import spans_with_surfaces
-from trellis.models.answers import Answers, Labelling, LatticeView, Tagged, documents
+from trellis.models.answers import Answers, Labelling, LatticeView, Tagged, TransitionTable, documents
 from trellis.models.data import (
     Label,
     Labelled,
@@ -73,6 +74,7 @@ from trellis.tags.spans import ScoredSpan
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, retry_on_interrupt
 from trellis.training.checkpoint import TrainingFolder
+from trellis.training.history import reporting
 from trellis.training.process_group import SINGLE, ProcessGroup, current_group
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ LexiconOption = Lexicon | Literal["own"] | None
 
 _BLOCK = 16384  # sentences that are answered at a time
 _TRACKS = 8  # how many times wider than without a lexicon a chain is taken to be
-_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexical_")
+_LEARNED = ("tagset_", "tokenizer_", "learned_from_", "settings_", "history_", "lexicon_", "lexical_")
 
 
 class Stream(Protocol):
@@ -98,6 +100,10 @@ class Stream(Protocol):
     @property
     def fingerprint(self) -> str:
         """The fingerprint of all sentences."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of sentences and of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,8 @@ class Tagger(Generic[C], ABC):
 
     kind: ClassVar[str]
     config_class: ClassVar[type[Any]]
+    main_settings: ClassVar[tuple[str, ...]] = ()
+    """The settings that ``help()`` shows first, by dotted names."""
     free_settings: ClassVar[frozenset[str] | None] = None
     """The settings that may change when training is resumed, by dotted names; None if it learns in one go."""
     shares_sentences: ClassVar[bool] = False
@@ -139,6 +147,8 @@ class Tagger(Generic[C], ABC):
     """What the model knows about words and names, saved with it; may be set to another one, or to None."""
     lexical_: tuple[str | None, ...] = ()
     """The labels of the lexicon whose matches are features of the model, None for entries without a label."""
+    learned_from_: tuple[int, int] | None = None
+    """The sentences and tokens that it learned from."""
     _sklearn_output_config: dict[str, str]
     """The name that scikit-learn's `clone` copies; it exists once `set_output` was called."""
 
@@ -160,7 +170,7 @@ class Tagger(Generic[C], ABC):
             for name, default in config.parameters(cls.config_class()).items():
                 parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
             cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-            cls.__doc__ = f"{cls.__doc__}\n\n    Settings:\n{config.described(cls.config_class)}\n"
+            cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n{config.described(cls.config_class, cls.main_settings)}\n"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name; `deep` adds those inside sections, as ``section__name``."""
@@ -172,9 +182,20 @@ class Tagger(Generic[C], ABC):
         return self
 
     def __repr__(self) -> str:
-        """The settings that are not the defaults, as the constructor takes them."""
+        """The settings that are not the defaults, as the constructor takes them, and what was learned."""
         changed = config.differences(self.config, self.config_class())
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        call = f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        if not self.__sklearn_is_fitted__():
+            return call
+        tags = self.tagset_
+        kinds = list(dict.fromkeys(kind for _, kind in tags.parsed if kind))
+        spans = tags.scheme is not Scheme.PLAIN and kinds
+        facts = [f"{tags.scheme.value} spans: {some_of(kinds)}" if spans else f"labels: {some_of(tags.labels)}"]
+        facts.append(self._extent())
+        if self.learned_from_ is not None:
+            sentences, tokens = self.learned_from_
+            facts.append(f"learned from {number_of(sentences, 'sentence')}, {number_of(tokens, 'token')}")
+        return f"<{call}; {'; '.join(filter(None, facts))}>"
 
     # Learning
 
@@ -186,7 +207,7 @@ class Tagger(Generic[C], ABC):
         dev: Supervised | None = None,
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         folder: str | Path | ModelFolder | None = None,
         resume: bool = False,
         tokenizer: Splitter | str | OwnTokenizer | None = None,
@@ -202,7 +223,8 @@ class Tagger(Generic[C], ABC):
             dev: held-out data like `X`, or a pair ``(X, y)``: its score is watched, and the best model kept.
             sentence_weights: how much each sentence counts; default: 1.
             warm_start: start from what this model learned before; labels and features may be new.
-            progress: called after each iteration.
+            progress: called after each iteration; by default, a training of more than two seconds shows a line in a
+                terminal or a notebook. True shows one always, False never.
             folder: where the model is written when it is trained, with its settings and its history, and checkpoints
                 until then.
             resume: continue a training in the folder that was killed or interrupted from its last checkpoint, if there
@@ -223,10 +245,10 @@ class Tagger(Generic[C], ABC):
             opened: AbstractContextManager[ModelFolder | None] = nullcontext(folder)
         else:
             opened = training(folder, self.kind, self.kind, resume=resume)
-        with opened as model_folder:
+        with opened as model_folder, reporting(progress if current_group().rank == 0 else False) as told:
             options = FitOptions(
                 warm_start,
-                progress,
+                told,
                 folder=None if model_folder is None else model_folder.training,
                 on_bad_tags=on_bad_tags,
                 tokenizer=tokenizer,
@@ -289,6 +311,8 @@ class Tagger(Generic[C], ABC):
         self._take_lexicon(options)
         self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
         self.tokenizer_ = tokenizer
+        sizes = options.group.gather((len(data.inputs), int(data.lengths.sum()))) if stream is None else [stream.size]
+        self.learned_from_ = sum(one for one, _ in sizes), sum(one for _, one in sizes)
 
     def _take_lexicon(self, options: FitOptions) -> None:
         """Make the lexicon that is given, or that the settings name, the model's own."""
@@ -356,6 +380,10 @@ class Tagger(Generic[C], ABC):
         """The inverse of `_state`, for a file that may contain anything; `tagset_` and `settings_` exist already."""
 
     # What a family may override
+
+    def _extent(self) -> str:
+        """How much a fitted model consists of, for people."""
+        return ""
 
     def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None if the states are the labels."""
@@ -465,11 +493,16 @@ class Tagger(Generic[C], ABC):
         tagged one by one; the answer is about the whole text, with offsets in it.
         """
         items = listed(texts)
+        how = splitter(self.tokenizer_)
+        if len(items) > 1 and how.separator and all(isinstance(one, str) and len(one.split()) == 1 for one in items):
+            warn(
+                f"these are {len(items)} texts of one word each, {some_of(items)}: if they are the words of one "
+                "sentence, call predict([words]) or annotate([words])"
+            )
         if sentences:
             if known is not None:
                 raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
             return documents(items, partial(self.annotate, lexicon=lexicon))
-        how = splitter(self.tokenizer_)
         inputs, raw = inputs_of(items, how, with_gaps=cuts_words(self._fitted_tags(), how))
         blocks = self._posteriors(inputs, known, [isinstance(item, str) for item in items], lexicon)
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
@@ -538,6 +571,15 @@ class Tagger(Generic[C], ABC):
         posteriors = self._posteriors(X, known, lexicon=lexicon)
         blocks = [block.answers(token_probabilities=token_probabilities) for block in posteriors]
         return Answers.joined(blocks or [self.posterior([]).answers()])
+
+    def transitions(self) -> TransitionTable:
+        """How the model scores a label (across) after another one (down); it is a heat map in notebooks."""
+        scores = self.chain_scores([]).transitions
+        states = self.__dict__.get("states_")
+        names = self.labels_ if states is None else states.names
+        if len(names) != len(scores):
+            raise ModelError("the states of this model are no labels, so its transitions have no names")
+        return TransitionTable(names, tuple(map(tuple, scores.tolist())))
 
     def explain(self, sentence: Text, position: int) -> Explanation:
         """Why the token at `position` got its label: the scores that spoke for it and for the runner-up.
@@ -687,6 +729,8 @@ class Tagger(Generic[C], ABC):
             arrays |= lexicon_arrays
         if self.lexical_:
             manifest["lexical"] = list(self.lexical_)
+        if self.learned_from_ is not None:
+            manifest["learned_from"] = list(self.learned_from_)
         store.save(path, self.kind, manifest, arrays)
 
     @classmethod
@@ -717,6 +761,9 @@ class Tagger(Generic[C], ABC):
         model.tokenizer_ = splitter_from_dict(fields.table("tokenizer"))
         model.lexicon_ = Lexicon.from_stored(stored) if "lexicon" in fields else None
         model.lexical_ = tuple(fields.items("lexical", str, type(None))) if "lexical" in fields else ()
+        if "learned_from" in fields:
+            counts = fields.items("learned_from", int)
+            model.learned_from_ = (counts[0], counts[-1]) if counts else None
         model._restore(stored)
         return model
 

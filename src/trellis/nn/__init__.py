@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("trellis.nn needs torch: pip install 'trellis-crf[neural]'", name="torch") from None
+
 from trellis.lazy import lazily
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.crf import CRF

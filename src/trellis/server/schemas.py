@@ -189,6 +189,7 @@ class ReasonPart(StrictStruct):
     position: Count
     kind: Literal["emission", "feature", "step feature", "transition"]
     name: str
+    words: Annotated[str, Meta(description='The name in plain words: previous word is "to" for U21:to.')]
     chosen: float
     runner_up: float
     difference: float

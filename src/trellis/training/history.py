@@ -1,14 +1,15 @@
 """What training reports while it runs and leaves behind: one `Step` per iteration, and a `History` of them.
 
 Next to a model, the history is in history.json, and learning-curve.svg is a picture of it. `LiveLine` shows the steps
-to people who watch; the library never does so by itself.
+to people who watch; `fit` does so by itself in a terminal or a notebook, if it takes long.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from trellis import config, files
 from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, StoreError, number_of
+from trellis.plots import Chart, Curve, Picture, Pictured, svg
 from trellis.results import data_frame
 from trellis.untrusted import read_json
 
@@ -86,8 +88,8 @@ class Step:
         return self.batch == self.batches
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+@dataclass(frozen=True, repr=False)
+class History(Pictured):
     """All steps, why they ended, and which one's weights were kept (-1: none was made)."""
 
     steps: tuple[Step, ...]
@@ -114,11 +116,36 @@ class History:
         names = [item.name for item in fields(Step) if any(row[item.name] is not None for row in rows)]
         return data_frame([{name: row[name] for name in names} for row in rows], names)
 
+    def __repr__(self) -> str:
+        """How many steps there were and what came of them."""
+        texts = [f"{number_of(len(self.steps), 'step')} in {self.steps[-1].seconds if self.steps else 0:.1f} s"]
+        texts.append(f"ended: {self.reason}")
+        if self.steps:
+            texts.append(f"loss {self.steps[0].loss:,.4f} to {self.steps[-1].loss:,.4f}")
+            dev = self.steps[self.kept].dev
+            texts.append(f"weights of step {self.kept + 1} kept{'' if dev is None else f', dev {100 * dev:.2f}'}")
+        return f"History({', '.join(texts)})"
+
     def _repr_html_(self) -> str:
         """The learning curve, for notebooks."""
-        kept = f", weights of step {self.kept + 1} kept" if self.steps else ""
-        curve = draw_curve(self) if len(self.steps) > 1 else ""
-        return f"<div>{number_of(len(self.steps), 'step')}, ended: {self.reason}{kept}</div>{curve}"
+        return f"<div>{self!r}</div>{svg(self.pictures()) if len(self.steps) > 1 else ''}"
+
+    def pictures(self) -> list[Picture]:
+        """The loss, and the score on the held-out data if there is one; the iteration that was kept is marked."""
+
+        def curve(name: str, field: str, colour: str, factor: float = 100.0) -> Curve:
+            values = ((step.iteration, getattr(step, field)) for step in self.steps)
+            # A loss that overflowed is not drawn.
+            return Curve(name, colour, [(x, factor * y) for x, y in values if y is not None and math.isfinite(y)])
+
+        unit = "epoch" if any(step.batches is not None for step in self.steps) else "iteration"
+        kept = (self.steps[self.kept].iteration, "kept") if self.kept >= 0 else None
+        charts: list[Picture] = [Chart("training loss", [curve("loss", "loss", "#2563eb", 1.0)], unit, kept)]
+        named = (("precision", "precision", "#a3b8cc"), ("recall", "recall", "#d9b99b"), ("F1", "dev", "#c2410c"))
+        scores = [curve(*line) for line in named]
+        if scores[-1].points:
+            charts.append(Chart("dev score", [line for line in scores if line.points], unit, kept))
+        return charts
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -128,6 +155,7 @@ class History:
         return cls(tuple(config.from_dict(Step, step) for step in known), values["reason"], values["kept"])
 
 
+_PATIENCE = 2.0  # seconds of a training before anything is shown
 Progress = Callable[[Step], None]
 """Called after each iteration. With an attribute `every`, it is also called within epochs, every that many seconds."""
 Validate = Callable[[FloatArray], float | DevScores]
@@ -145,7 +173,7 @@ def history_texts(history: History) -> dict[str, str]:
     """The files of a history by name: itself, and its picture unless it is a single step, as from counting."""
     texts = {HISTORY: files.json_text(history.to_dict())}
     if len(history.steps) > 1:
-        texts[CURVE] = draw_curve(history)
+        texts[CURVE] = svg(history.pictures())
     return texts
 
 
@@ -159,128 +187,27 @@ def read_history(folder: str | Path) -> History | None:
         raise StoreError(f"{path} is not a training history: {error}") from None
 
 
-WIDTH, HEIGHT, MARGIN = 360, 260, (44, 16, 34, 52)  # of a panel; margins: top, right, bottom, left
-_INK, _FAINT, _GRID = "#1f2933", "#7b8794", "#e4e7eb"
-_MOST_DOTS = 60
-
-
-class _Curve(NamedTuple):
-    name: str
-    colour: str
-    points: list[tuple[float, float]]
-    """Iteration and value."""
-
-
-def draw_curve(history: History) -> str:
-    """The learning curve as an SVG picture.
-
-    It has one panel for the loss, and one for the dev score if there is one; the iteration that was kept is marked.
-    """
-
-    def curve(name: str, field: str, colour: str, factor: float = 100.0) -> _Curve:
-        values = ((step.iteration, getattr(step, field)) for step in steps)
-        # A loss that overflowed is not drawn.
-        return _Curve(name, colour, [(x, factor * y) for x, y in values if y is not None and math.isfinite(y)])
-
-    steps = history.steps
-    unit = "epoch" if any(step.batches is not None for step in steps) else "iteration"
-    kept = steps[history.kept].iteration if history.kept >= 0 else None
-    panels = [_panel("training loss", [curve("loss", "loss", "#2563eb", 1.0)], unit, kept)]
-    named = (("precision", "precision", "#a3b8cc"), ("recall", "recall", "#d9b99b"), ("F1", "dev", "#c2410c"))
-    scores = [curve(*line) for line in named]
-    if scores[-1].points:
-        panels.append(_panel("dev score", [line for line in scores if line.points], unit, kept))
-    width = WIDTH * len(panels)
-    groups = "".join(f'<g transform="translate({WIDTH * i} 0)">{panel}</g>\n' for i, panel in enumerate(panels))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" width="{width}" height="{HEIGHT}" '
-        f'font-family="sans-serif" font-size="11" fill="{_INK}">\n'
-        f'<rect width="{width}" height="{HEIGHT}" fill="white"/>\n{groups}</svg>\n'
-    )
-
-
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers, about `count` of them, that reach from at most `low` to at least `high`.
-
-    Computed in fractions, so that this works for all floats; an end beyond the range of floats is the largest one.
-    """
-    from fractions import Fraction  # not needed to tag
-
-    largest = Fraction(sys.float_info.max)
-    # A flat line is not magnified beyond a thousandth of its height.
-    span = max(Fraction(high) - Fraction(low), Fraction(max(abs(low), abs(high), 1e-9)) / 1000)
-    unit = Fraction(10) ** math.floor(math.log10(span.numerator) - math.log10(span.denominator * count))
-    size = next(unit * k for k in (1, 2, 5, 10, 20) if span <= count * unit * k)
-    first, last = math.floor(Fraction(low) / size), math.ceil(Fraction(high) / size)
-    return [float(min(max(k * size, -largest), largest)) for k in range(first, max(last, first + 1) + 1)]
-
-
-def _panel(title: str, curves: Sequence[_Curve], unit: str, kept: float | None) -> str:
-    """Axes and curves as SVG elements; iteration `kept` is marked."""
-    top, right, bottom, left = MARGIN
-    width, height = WIDTH - right, HEIGHT - bottom
-    points = [point for curve in curves for point in curve.points]
-    columns = [x for x in ticks(0, max((x for x, _ in points), default=1.0)) if x == int(x)]
-    rows = ticks(min((y for _, y in points), default=0.0), max((y for _, y in points), default=1.0))
-
-    def scaled(value: float, axis: list[float], begin: float, end: float) -> float:
-        share = (value / 2 - axis[0] / 2) / (axis[-1] / 2 - axis[0] / 2)  # halves: otherwise large floats overflow
-        return round(begin + share * (end - begin), 1)
-
-    parts = [f'<text x="{left}" y="18" font-weight="bold">{title}</text>']
-    digits = max(0, -math.floor(math.log10(rows[1] - rows[0])))
-    for value in rows:
-        y = scaled(value, rows, height, top)
-        number = f"{value:,.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
-        parts.append(
-            f'<line x1="{left}" y1="{y}" x2="{width}" y2="{y}" stroke="{_GRID}"/>'
-            f'<text x="{left - 6}" y="{y + 4}" text-anchor="end" fill="{_FAINT}">{number}</text>'
-        )
-    for value in columns:
-        x = scaled(value, columns, left, width)
-        parts.append(f'<text x="{x}" y="{height + 16}" text-anchor="middle" fill="{_FAINT}">{value:.0f}</text>')
-    parts.append(f'<text x="{width}" y="{HEIGHT - 4}" text-anchor="end" fill="{_FAINT}">{unit}</text>')
-    if kept is not None:
-        x = scaled(kept, columns, left, width)
-        parts.append(
-            f'<line x1="{x}" y1="{height}" x2="{x}" y2="{top}" stroke="{_FAINT}" stroke-dasharray="3 3"/>'
-            f'<text x="{x}" y="{top - 5}" text-anchor="middle" fill="{_FAINT}">kept</text>'
-        )
-    for _, colour, line in curves:
-        drawn = [(scaled(x, columns, left, width), scaled(y, rows, height, top)) for x, y in line]
-        path = " ".join(f"{x},{y}" for x, y in drawn)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
-        if len(drawn) <= _MOST_DOTS:
-            parts += [f'<circle cx="{x}" cy="{y}" r="2" fill="{colour}"/>' for x, y in drawn]
-    for i, curve in enumerate(reversed(curves)) if len(curves) > 1 else ():  # the legend
-        x = left + 90 + 72 * i
-        parts.append(
-            f'<circle cx="{x}" cy="14" r="4" fill="{curve.colour}"/><text x="{x + 8}" y="18">{curve.name}</text>'
-        )
-    return "\n".join(parts)
-
-
 class LiveLine:
     """Shows each step in place of the one before; the last one stays: ``progress=LiveLine()``.
 
     In a training in epochs, each epoch leaves its line, and a bar below it shows how far the next one is. Without a
     terminal, the bar becomes a line every half a minute, and of iterations only the last is shown. Best used as a
-    context manager, which always restores the cursor.
+    context manager, which always restores the cursor. Nothing is shown in the first `delay` seconds of a training.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, *, delay: float = 0.0) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._live = Live(console=console or Console(stderr=True), auto_refresh=False, transient=False)
         self._nested = False
         self._last: Step | None = None
+        self._delay = delay
         self.every = 0.1 if self._live.console.is_terminal else 30.0
         """Seconds between two updates within an epoch."""
 
     def __enter__(self) -> LiveLine:
         self._nested = True
-        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -293,6 +220,10 @@ class LiveLine:
         from rich.table import Table
         from rich.text import Text
 
+        if step.seconds < self._delay:
+            return
+        if self._nested:
+            self._live.start()
         if self._nested and step.batches is None and not self._live.console.is_terminal:
             self._last = step
         elif not self._nested or not self._live.console.is_terminal:
@@ -309,6 +240,46 @@ class LiveLine:
 
     def _print(self, step: Step) -> None:
         self._live.console.print(describe(step), soft_wrap=True, markup=False, highlight=False)
+
+
+class NotebookLine:
+    """Shows each step in place of the one before in the output of a notebook's cell."""
+
+    every = 0.5
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self._display = display
+        self._handle: Any = None
+
+    def __call__(self, step: Step) -> None:
+        if step.seconds < _PATIENCE:
+            return
+        limit = step.iterations
+        share = 0.0 if step.is_whole else (step.batch or 0) / (step.batches or 1) - 1
+        bar = f'<progress value="{step.iteration + share:.2f}" max="{limit}"></progress> ' if limit else ""
+        shown = {"text/plain": describe(step), "text/html": f"<div>{bar}{describe(step)}</div>"}
+        if self._handle is None:
+            self._handle = self._display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+
+@contextmanager
+def reporting(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """The function that a training calls: the one that is given, or a line on the screen while somebody watches.
+
+    A training of less than two seconds shows nothing by itself; True shows every training, False none.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if callable(progress) or progress is False:
+        yield progress or None
+    elif getattr(shell, "kernel", None) is not None:
+        yield NotebookLine(sys.modules["IPython"].display.display)
+    elif progress or sys.stderr.isatty():
+        with LiveLine(delay=0.0 if progress else _PATIENCE) as line:
+            yield line
+    else:
+        yield None
 
 
 def describe(step: Step) -> str:

@@ -96,3 +96,8 @@ def test_the_command_line_leaves_torch_alone_where_it_is_installed(command: list
     done = subprocess.run([sys.executable, "-c", LOADED, *command, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_extra_of_the_torch_modules_is_named():
+    code = "try:\n    import trellis.nn\nexcept ImportError as error:\n    print(error, error.name)"
+    assert run(code) == "trellis.nn needs torch: pip install 'trellis-crf[neural]' torch\n"

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from trellis import _native, chain
 from trellis.arrays import Arrays, BoolArray, FloatArray, IntArray, plain_array
 from trellis.corpus import Shards
-from trellis.errors import ConfigError, ModelError, StoreError, TemplateError
+from trellis.errors import ConfigError, ModelError, StoreError, TemplateError, number_of
 from trellis.features import (
     AttributeIndex,
     Clusters,
@@ -41,6 +41,7 @@ from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
 from trellis.metrics import Grid, Report
 from trellis.models import explanation
+from trellis.models.answers import TransitionTable
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.data import (
     Label,
@@ -276,6 +277,8 @@ class WeightedFeature:
     name: str
     label: str
     weight: float
+    words: str
+    """The name in plain words: 'previous word is "to"' for U21:to."""
     previous: str | None = None
 
     @property
@@ -292,27 +295,21 @@ class FeatureTable(Report):
 
     def grid(self) -> Grid:
         """One row per feature."""
-        rows = tuple((f.name, f.labels, f"{f.weight:+.4f}") for f in self.features)
+        rows = tuple((f.words, f.labels, f"{f.weight:+.4f}") for f in self.features)
         return Grid("Features", ("feature", "label", "weight"), rows)
-
-
-@dataclass(frozen=True)
-class TransitionTable(Report):
-    """``weights[i][j]`` of label i before label j; None has no weight, minus infinity is forbidden."""
-
-    labels: tuple[str, ...]
-    weights: tuple[tuple[float | None, ...], ...]
-
-    def grid(self) -> Grid:
-        """Rows from, columns to."""
-        cells = [["" if w is None else f"{w:+.3f}" for w in row] for row in self.weights]
-        rows = tuple((label, *row) for label, row in zip(self.labels, cells, strict=True))
-        return Grid("Transitions from row to column", ("from", *self.labels), rows)
 
 
 @final
 class CRF(Tagger[CRFConfig]):
-    """Linear-chain CRF over templates or given features; see the module for how to use it."""
+    """Linear-chain CRF over feature templates, or over features that are given, trained on the CPU.
+
+    tagger = trellis.CRF(features="ner", c2=0.1).fit(sentences, dev=held_out)
+    tagger("Ada Lovelace lives in London.")        the spans of a text, each with its probability
+    tagger.predict([["Ada", "lives", "here"]])     the labels of lists of tokens
+    print(tagger.evaluate(test))                   precision, recall and F1
+    tagger.save("model.trellis")                   trellis.load opens it again
+    print(tagger.explain("Ada lives here.", 0))    what spoke for a label
+    """
 
     kind: ClassVar[str] = "crf"
     shares_sentences: ClassVar[bool] = True
@@ -320,6 +317,20 @@ class CRF(Tagger[CRFConfig]):
         {"max_iterations", "patience", "checkpoint_seconds", "out_of_core", "scratch"}
     )
     config_class: ClassVar[type[Any]] = CRFConfig
+    main_settings: ClassVar[tuple[str, ...]] = (
+        *(
+            "features",
+            "c1",
+            "c2",
+            "algorithm",
+            "max_iterations",
+            "min_freq",
+            "order",
+            "vectors",
+            "lexicon",
+            "tokenizer",
+        ),
+    )
     parameters_: CRFWeights
     states_: StateMap
     """The states that have weights: the labels, as the scheme that is learned tells them apart."""
@@ -454,6 +465,10 @@ class CRF(Tagger[CRFConfig]):
                 raise StoreError(f"the attributes of this model: {error}") from None
         return self._scorer[1]
 
+    def _extent(self) -> str:
+        p = self._fitted()
+        return f"{number_of(len(p.index), 'feature')}, {number_of(len(p.weights), 'weight')}"
+
     def _folds_itself(self) -> bool:
         p, extractor = self._fitted(), self._extractor()
         if not isinstance(extractor, TemplateExtractor):
@@ -489,22 +504,34 @@ class CRF(Tagger[CRFConfig]):
             if p.edges is not None and observed.steps is not None:
                 yield from _parts(observed.steps, p.edges, t, *(i * p.width + j for i, j in (chosen, runner_up)))
 
-        return explanation.explain(observed.scores(p), position, states.tags, self._state_labels(), parts, step_parts)
+        scores, labels = observed.scores(p), self._state_labels()
+        return explanation.explain(scores, position, states.tags, labels, parts, step_parts, words=self._words)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
-        """The `n` features with the largest weights, by size, of one label or of all."""
+        """The `n` features with the largest weights, by size: of all labels, of one, or of a type of spans (PER).
+
+        A label stands for all states that it was learned as: B-PER for B-PER and S-PER, if BIOES was learned.
+        """
         p, states = self._fitted(), self.states_
         names, width = states.names, len(states)
         named = np.ones(width, dtype=np.bool_)
         if label is not None:
             named = np.array([name == label for name in names])
-            if label in states.tags.labels or not named.any():
+            kinds = np.array([kind for _, kind in states.tags.parsed], dtype=object)
+            if label not in states.tags.labels and label in kinds[states.labels]:
+                named = kinds[states.labels] == label
+            elif label in states.tags.labels or not named.any():
                 named = states.labels == states.tags.id(label)
-        features = [WeightedFeature(name, names[state], w) for name, state, w in _largest(p, named, n)]
+        features = [WeightedFeature(f, names[state], w, self._words(f)) for f, state, w in _largest(p, named, n)]
         if p.edges is not None:
-            for name, pair, w in _largest(p.edges, np.tile(named, width), n):
-                features.append(WeightedFeature(name, names[pair % width], w, names[pair // width]))
+            for f, pair, w in _largest(p.edges, np.tile(named, width), n):
+                features.append(WeightedFeature(f, names[pair % width], w, self._words(f), names[pair // width]))
         return FeatureTable(tuple(sorted(features, key=lambda f: -abs(f.weight))[:n]))
+
+    def _words(self, feature: str) -> str:
+        """What a feature says, where templates made it."""
+        extractor = self._extractor()
+        return extractor.templates.words(feature) if isinstance(extractor, TemplateExtractor) else feature
 
     def transitions(self) -> TransitionTable:
         """Weights of transitions from row to column."""
@@ -512,7 +539,7 @@ class CRF(Tagger[CRFConfig]):
         shown = p.weighted | np.isneginf(p.transitions)
         rows = zip(p.transitions.tolist(), shown.tolist(), strict=True)
         cells = tuple(tuple(w if s else None for w, s in zip(*row, strict=True)) for row in rows)
-        return TransitionTable(self.states_.names, cells)
+        return TransitionTable(self.states_.names, cells, "weight")
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""

@@ -215,6 +215,11 @@ class CompiledCorpus:
         return self._sentences.tokens
 
     @property
+    def size(self) -> tuple[int, int]:
+        """The number of sentences and of tokens of all processes."""
+        return self._sentences.sentences, self._sentences.tokens
+
+    @property
     def fingerprint(self) -> str:
         """The fingerprint of all sentences, whatever their order."""
         return str(self._sentences)

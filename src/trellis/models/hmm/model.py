@@ -30,7 +30,8 @@ import numpy.typing as npt
 from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.chain.tables import ChainTable, log_sum
-from trellis.errors import DataError, ModelError, StoreError
+from trellis.errors import DataError, ModelError, StoreError, number_of
+from trellis.models.answers import TransitionTable
 from trellis.models.data import (
     Labelled,
     headline,
@@ -144,12 +145,24 @@ class Lattice(Report):
 
 @final
 class HMM(Tagger[HMMConfig]):
-    """Categorical hidden Markov model; see the module for how to use it."""
+    """Categorical hidden Markov model, learned by counting, or from observations alone (Baum-Welch).
+
+    tagger = trellis.HMM().fit(sentences, dev=held_out)
+    tagger("Ada Lovelace lives in London.")        the spans of a text, each with its probability
+    tagger.predict([["Ada", "lives", "here"]])     the labels of lists of tokens
+    print(tagger.evaluate(test))                   precision, recall and F1
+    tagger.save("model.trellis")                   trellis.load opens it again
+    trellis.HMM(states=3).fit_unlabelled(sequences)    without any labels
+    """
 
     kind: ClassVar[str] = "hmm"
     shares_sentences: ClassVar[bool] = True
     free_settings: ClassVar[frozenset[str] | None] = frozenset({"max_iterations", "patience", "checkpoint_seconds"})
     config_class: ClassVar[type[Any]] = HMMConfig
+    main_settings: ClassVar[tuple[str, ...]] = (
+        *("smoothing", "alpha", "unknown", "order", "states", "max_iterations", "restarts", "constraints", "tokenizer"),
+        "seed",
+    )
     model_: LearnedHMM
 
     @classmethod
@@ -208,6 +221,13 @@ class HMM(Tagger[HMMConfig]):
         """``(L, L)`` probability that the column's state follows the row's; order 2 falls back on it."""
         return self._fitted().parameters.transitions
 
+    def _extent(self) -> str:
+        return number_of(len(self.symbols_), "symbol")
+
+    def transitions(self) -> TransitionTable:
+        """Probabilities of transitions from row to column."""
+        return TransitionTable(self.labels_, tuple(map(tuple, self.transitions_.tolist())), "probability")
+
     @property
     def histories_(self) -> dict[tuple[str | None, ...], FloatArray]:
         """The history of each state of the chain, and the probabilities ``(L,)`` of the label that follows it.
@@ -240,7 +260,7 @@ class HMM(Tagger[HMMConfig]):
         *,
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         folder: str | Path | None = None,
     ) -> Self:
         """Learn from observations alone (Baum-Welch); the options are those of `fit`."""

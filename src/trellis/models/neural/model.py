@@ -93,10 +93,21 @@ class LearnedNetwork:
 
 @final
 class NeuralTagger(Tagger[NeuralConfig]):
-    """BiLSTM-CRF, BiLSTM-softmax and similar models; see the module for how to use it."""
+    """Neural taggers: BiLSTM-CRF, BiLSTM-softmax, transformer-CRF and their kin.
+
+    tagger = trellis.NeuralTagger(head="crf", training={"epochs": 20}).fit(sentences, dev=held_out)
+    tagger("Ada Lovelace lives in London.")        the spans of a text, each with its probability
+    tagger.predict([["Ada", "lives", "here"]])     the labels of lists of tokens
+    print(tagger.evaluate(test))                   precision, recall and F1
+    tagger.save("model.trellis")                   trellis.load opens it again
+    """
 
     kind: ClassVar[str] = "neural"
     config_class: ClassVar[type[Any]] = NeuralConfig
+    main_settings: ClassVar[tuple[str, ...]] = (
+        *("head", "encoder.words", "encoder.characters", "encoder.transformer", "encoder.hidden", "training.epochs"),
+        *("training.learning_rate", "training.batch_size", "training.patience", "tokenizer"),
+    )
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
         [f"encoder.pretrained.{name}" for name in ("cache", "store", "tagging")] + [f"training.{name}" for name in FREE]
     )

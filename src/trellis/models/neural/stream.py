@@ -63,6 +63,11 @@ class SentenceStream:
         labelled = replace(Labelled.of(sample), shared=LabelFacts(pairs, set(), partial=False))
         return cls(shards, tuple(counts), versions, tokens, labelled, f"{digest}, streamed from {len(counts)} shards")
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of sentences and of tokens."""
+        return sum(self.counts), self.tokens
+
     def __iter__(self) -> Iterator[Sentence]:
         return iter(self.shards)
 

@@ -27,7 +27,7 @@ export function whyTable(tokens, reason) {
   if (!reason.runner_up) return [`${tokens[reason.position]}: ${reason.label}, ${t("only")}`];
   const title = `${tokens[reason.position]}: ${reason.label} (${reason.probability.toFixed(3)}) ${t("rather")} ${reason.runner_up} (${reason.runner_up_probability.toFixed(3)})`;
   const rows = reason.contributions.map((one) => element("tr", {},
-    element("td", {}, element("code", {}, one.name)),
+    element("td", { title: one.name }, one.words),
     element("td", {}, tokens[one.position] ?? ""),
     element("td", { className: `figure ${one.difference >= 0 ? "for" : "against"}` }, `${one.difference >= 0 ? "+" : "−"}${Math.abs(one.difference).toFixed(3)}`),
   ));
