@@ -224,7 +224,8 @@ class HeatMap(Picture):
             parts.append(f'<text transform="{place}">{escape(name)}</text>')
         for i, row in enumerate(self.values):
             for j, value in enumerate(row):
-                about = escape(f"{self.rows[i]}, {self.columns[j]}: {value:.{self.decimals}f}")
+                number = f"{value:.{self.decimals}f}" if math.isfinite(value) else "forbidden"
+                about = escape(f"{self.rows[i]}, {self.columns[j]}: {number}")
                 frame = ' stroke="#2a2" stroke-width="2"' if (i, j) in self.framed else ""
                 parts.append(
                     f'<rect x="{left + _CELL * j}" y="{top + _CELL * i}" width="{_CELL - 2}" height="{_CELL - 2}" '
