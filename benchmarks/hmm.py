@@ -16,7 +16,7 @@ from hmmlearn.hmm import CategoricalHMM as Theirs
 from trellis import chain, corpus
 from trellis.compat.hmmlearn.hmm import CategoricalHMM as Ours
 from trellis.metrics import segmentation_scores
-from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.estimation import HMMObjective
 from trellis.models.hmm.model import HMM
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.text import Sentence

@@ -11,7 +11,7 @@ from tests.misaligned import misaligned, misaligned_tensor
 from trellis import HMM, _native, store
 from trellis.arrays import plain_array, plain_tensor
 from trellis.errors import ShapeError
-from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.estimation import HMMObjective
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.tags import AllowedTransitions
 from trellis.text import Sentence

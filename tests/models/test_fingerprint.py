@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from trellis.models import fingerprint
 from trellis.models.data import Labelled
+from trellis.models.folder import array_fingerprint, data_fingerprint
 from trellis.text import Sentence
 
 DATA = [Sentence(["ab", "c"], ["O", "X"], columns={"pos": ["N", "V"]}), Sentence(["d"], ["O"], columns={"pos": ["N"]})]
 
 
 def of(sentences, labels=None):
-    return fingerprint.of_data(Labelled.of(sentences, labels))
+    return data_fingerprint(Labelled.of(sentences, labels))
 
 
 def test_it_says_how_much_there_is():
@@ -54,4 +54,4 @@ def test_inputs_of_any_kind():
 def test_arrays_with_their_names_types_and_shapes():
     base = np.arange(4.0)
     seen = [{"a": base}, {"b": base}, {"a": base.reshape(2, 2)}, {"a": base.view(np.int64)}, {"a": base + 1}, {}]
-    assert len({fingerprint.of_arrays(arrays) for arrays in seen}) == 6
+    assert len({array_fingerprint(arrays) for arrays in seen}) == 6

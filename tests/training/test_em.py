@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trellis.training.em import best_of_restarts, em
+from trellis.training.loop import best_of_restarts, em
 
 HEADS = np.array([9, 8, 2, 1, 9, 3])  # of 10 throws of one of two coins
 

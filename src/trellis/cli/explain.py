@@ -14,7 +14,7 @@ from trellis.cli.options import ModelArgument, check_order
 from trellis.errors import ConfigError, DataError, number_of
 from trellis.models import load
 from trellis.models.answers import LatticeView
-from trellis.models.explanation import Explanation
+from trellis.models.posterior import Explanation
 from trellis.text import splitter
 
 

@@ -77,7 +77,7 @@ _TAGGERS = {
     "neural": ("trellis.models.neural.model", "NeuralTagger"),
 }
 _CONFIGS = {
-    "crf": ("trellis.models.crf.config", "CRFConfig"),
+    "crf": ("trellis.models.crf.model", "CRFConfig"),
     "hmm": ("trellis.models.hmm.config", "HMMConfig"),
     "neural": ("trellis.models.neural.config", "NeuralConfig"),
 }

@@ -8,27 +8,36 @@
     .lock, .owner.json     while it is trained: who does it (training/checkpoint.py)
 
 Each file appears under its name only once it is whole. An older model stays in use until the new one takes its place.
+Fingerprints tell whether a training that is resumed learns from the same data.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from trellis import config, files, store
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import ModelError, StoreError
 from trellis.models import crfsuite
+from trellis.models.data import Label, Labelled
 from trellis.models.families import FAMILIES, tagger_class
+from trellis.text import Sentence
 from trellis.training.checkpoint import TrainingFolder, has_checkpoints, locked, owner_of, read_state
 from trellis.training.history import CURVE, HISTORY, history_texts
 from trellis.training.process_group import is_first_process
 from trellis.untrusted import Fields, read_json
 
 if TYPE_CHECKING:
-    from trellis.models.tagger import Tagger
+    from trellis.models.tagger import FitOptions, Tagger
+
 
 MODEL, CONFIG, RECORD, CHECKPOINTS = "model.safetensors", "config.toml", "training.json", "checkpoints"
 _TEXTS = ("trellis", "command", "model", "task", "scheme", "tokenizer", "started", "reason")  # of the record
@@ -212,3 +221,107 @@ def _training_in(path: Path) -> str:
         how = "continue it with trellis train --resume" if has_checkpoints(path / CHECKPOINTS) else "train it again"
         return f": it holds {state}; {how}"
     return expected
+
+
+class DataDigest:
+    """A fingerprint of tokens, further columns and labels, in their order; it says how many there are, for people."""
+
+    def __init__(self) -> None:
+        self._digest = _sha256()
+        self._sentences = self._tokens = 0
+
+    def add(self, item: Any, labels: Sequence[Any]) -> None:
+        """Add the next sentence."""
+        self._digest.update(json.dumps([_input(item), list(labels)], default=repr).encode())
+        self._sentences += 1
+        self._tokens += len(labels)
+
+    def separate(self, text: str) -> None:
+        """Mark the end of a file, so that sentences cannot move from one to the next unnoticed."""
+        self._digest.update(text.encode())
+
+    def __str__(self) -> str:
+        return f"{self._sentences} sentences, {self._tokens} tokens, {_short(self._digest)}"
+
+
+def data_fingerprint(data: Labelled) -> str:
+    """The fingerprint of sentences with their labels, in their order."""
+    digest = DataDigest()
+    for item, labels in zip(data.inputs, data.labels, strict=True):
+        digest.add(item, [_label(label) for label in labels] if data.partial else labels)
+    return str(digest)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceSum:
+    """A fingerprint of sentences in any order: those of several parts add up."""
+
+    total: int = 0
+    sentences: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, data: Labelled, *, hashed: bool = True) -> SentenceSum:
+        """The fingerprint of these sentences; if they are not `hashed`, only their number."""
+        total = 0
+        for item, labels in zip(data.inputs, data.labels, strict=True) if hashed else ():
+            text = json.dumps([_input(item), list(map(_label, labels))], default=repr)
+            total += int.from_bytes(_sha256(text.encode()).digest()[:8], "big")
+        return cls(total, len(data.inputs), int(data.lengths.sum()))
+
+    def __add__(self, other: SentenceSum) -> SentenceSum:
+        return SentenceSum(self.total + other.total, self.sentences + other.sentences, self.tokens + other.tokens)
+
+    def __str__(self) -> str:
+        return f"{self.sentences} sentences, {self.tokens} tokens, {self.total % 2**64:016x}"
+
+
+def training_fingerprints(
+    data: Labelled, dev: Labelled | None, options: FitOptions, start: Arrays | None, *, ordered: bool
+) -> dict[str, str | None]:
+    """Fingerprints of everything that a training depends on besides settings, by what messages call it.
+
+    `start` are the weights of a model that learns on. If the order of sentences does not matter, they may be those of
+    several processes.
+    """
+    weights, lexicon = options.sentence_weights, options.lexicon
+    if options.stream is not None:
+        sentences = options.stream.fingerprint
+    else:
+        parts = [] if ordered else options.group.gather(SentenceSum.of(data))
+        sentences = data_fingerprint(data) if ordered else str(sum(parts, SentenceSum()))
+    return {
+        "training data": sentences,
+        "dev data": None if dev is None else data_fingerprint(dev),
+        "sentence weights": None if weights is None else _short(_sha256(weights.tobytes())),
+        "lexicon": None if lexicon is None else array_fingerprint(lexicon.to_stored()[1]),
+        "weights of the model to start from": None if start is None else array_fingerprint(start),
+    }
+
+
+def array_fingerprint(arrays: Mapping[str, AnyArray]) -> str:
+    """The fingerprint of arrays with their names, types and shapes."""
+    digest = _sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode("utf-8", "surrogatepass"))
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return _short(digest)
+
+
+def _input(item: Any) -> list[Any]:
+    return [item.tokens, item.columns] if isinstance(item, Sentence) else list(item)
+
+
+def _label(label: Label) -> str | Sequence[str] | None:
+    return label if label is None or isinstance(label, str) else sorted(label)
+
+
+def _short(digest: Any) -> str:
+    text: str = digest.hexdigest()
+    return text[:16]
+
+
+def _sha256(data: bytes = b"") -> Any:
+    import hashlib  # not needed to tag
+
+    return hashlib.sha256(data)

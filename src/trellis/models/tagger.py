@@ -67,7 +67,7 @@ from trellis.models.data import (
     segments,
     tokenizer_for,
 )
-from trellis.models.folder import ModelFolder, training
+from trellis.models.folder import ModelFolder, training, training_fingerprints
 from trellis.models.posterior import Known, Posterior
 from trellis.tags import Scheme, Span, Style, TagSet
 from trellis.tags.spans import ScoredSpan
@@ -78,7 +78,7 @@ from trellis.training.history import reporting
 from trellis.training.process_group import SINGLE, ProcessGroup, current_group
 
 if TYPE_CHECKING:
-    from trellis.models.explanation import Explanation
+    from trellis.models.posterior import Explanation
 
 C = TypeVar("C")
 Text = str | Sentence | Sequence[str]
@@ -301,12 +301,10 @@ class Tagger(Generic[C], ABC):
             if self.free_settings is None:  # it learns in one go
                 options.folder.identify()
             else:
-                from trellis.models.fingerprint import of_training  # hashlib is not needed to tag
-
                 start = self._state()[1] if self._goes_on(options) else None
                 options.folder.identify(
                     settings={k: v for k, v in config.flat(self.config).items() if k not in self.free_settings},
-                    data=of_training(data, held_out, options, start, ordered=not self.shares_sentences),
+                    data=training_fingerprints(data, held_out, options, start, ordered=not self.shares_sentences),
                 )
         self._take_lexicon(options)
         self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)

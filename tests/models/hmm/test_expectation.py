@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.models.hmm.oracle import corpora, expected_counts, models
 from trellis import _native, chain
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.estimation import HMMObjective
 from trellis.models.hmm.probabilities import Probabilities
-from trellis.training.em import em
+from trellis.training.loop import em
 
 
 def flat(corpus):

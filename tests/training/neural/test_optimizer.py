@@ -12,10 +12,10 @@ from torch import nn
 from tests.training.neural.toys import Labels, Linear
 from trellis.errors import ConfigError, ModelError
 from trellis.training.neural.epochs import train
-from trellis.training.neural.machine import Machine
 from trellis.training.neural.optimizer import (
     Average,
     Diverged,
+    Machine,
     NativeAdam,
     Schedule,
     Stepper,

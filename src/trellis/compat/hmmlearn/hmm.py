@@ -13,7 +13,7 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.compat.estimator import Estimator
 from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.estimation import HMMObjective
 from trellis.models.hmm.probabilities import Probabilities, akaike, bayesian, chain_scores, log_emissions
 from trellis.ragged import check_lengths
 

@@ -1,6 +1,5 @@
 """The feature CRF."""
 
-from trellis.models.crf.config import CRFConfig
-from trellis.models.crf.model import CRF
+from trellis.models.crf.model import CRF, CRFConfig
 
 __all__ = ["CRF", "CRFConfig"]

@@ -25,9 +25,7 @@ from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
 from trellis.corpus import Shards, mend
 from trellis.errors import ConfigError, DataError, ModelError, StoreError
 from trellis.features import AttributeIndex, Compiled, Extractor, TemplateExtractor
-from trellis.models import fingerprint
-from trellis.models.crf.config import SUMMED, CRFConfig
-from trellis.models.crf.model import Observed, owners_of
+from trellis.models.crf.model import SUMMED, CRFConfig, Observed, owners_of
 from trellis.models.crf.training import (
     FeatureObjective,
     FeatureSelection,
@@ -46,6 +44,7 @@ from trellis.models.data import (
     learned_tag_set,
     name_of,
 )
+from trellis.models.folder import SentenceSum
 from trellis.tags import StateMap, TagSet
 from trellis.text import Sentence
 from trellis.training.process_group import ProcessGroup, sum_by_key
@@ -205,7 +204,7 @@ class CompiledCorpus:
         self._numbers = np.empty(0, dtype=np.int32)
         """The number of each attribute of this process among those of all."""
         self._facts = LabelFacts({}, set(), False)
-        self._sentences = fingerprint.Sentences()
+        self._sentences = SentenceSum()
         self.sample = Labelled([], [], False)
         """The first sentences, without their labels, with the label facts of all."""
 
@@ -250,7 +249,7 @@ class CompiledCorpus:
         if len(set(places)) > 1:  # all processes get the sample of the one that has the first block
             first_items = group.gather(first_items if group.rank == holder else [])[holder]
         self._facts = LabelFacts.merged(group.gather(self._facts))
-        self._sentences = sum(group.gather(self._sentences), fingerprint.Sentences())
+        self._sentences = sum(group.gather(self._sentences), SentenceSum())
         if not self._sentences.sentences:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
         self.sample = Labelled(first_items, [()] * len(first_items), self._facts.partial, self._facts)
@@ -293,7 +292,7 @@ class CompiledCorpus:
         check_tokens(compiled.offsets, data)
         self._note_uses(compiled, place)
         self._facts = LabelFacts.merged([self._facts, data.facts()])
-        self._sentences += fingerprint.Sentences.of(data, hashed=self._fingerprinted)
+        self._sentences += SentenceSum.of(data, hashed=self._fingerprinted)
         arrays: Arrays = dict(zip(_FEATURES, compiled.arrays(), strict=True))
         labels: list[Any] = list(chain.from_iterable(data.labels))
         if data.partial:  # sets of labels as what can be looked up

@@ -29,9 +29,11 @@ from trellis import _native
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled, Extractor
-from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
 from trellis.models.crf.model import (
+    MISTAKE_DRIVEN,
+    SUMMED,
     AttributeWeights,
+    CRFConfig,
     CRFWeights,
     Earlier,
     HistoryWeights,

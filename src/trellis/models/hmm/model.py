@@ -45,8 +45,7 @@ from trellis.models.data import (
     tokens_of,
 )
 from trellis.models.hmm.config import HMMConfig, resolved
-from trellis.models.hmm.estimation import BEGIN, Forms, Histories, Triples, unknown_log_emissions
-from trellis.models.hmm.expectation import PARTS
+from trellis.models.hmm.estimation import BEGIN, PARTS, Forms, Histories, Triples, unknown_log_emissions
 from trellis.models.hmm.probabilities import (
     Probabilities,
     akaike,

@@ -21,15 +21,14 @@ from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import DataError, ModelError, shown
 from trellis.models.data import Label, Labelled, check_held_out, check_sized, dev_scores, name_of, tokens_of
 from trellis.models.hmm.config import HMMConfig, resolved
-from trellis.models.hmm.estimation import Estimation, Forms, Histories, Triples, count_labelled
-from trellis.models.hmm.expectation import PARTS, HMMObjective
+from trellis.models.hmm.estimation import PARTS, Estimation, Forms, Histories, HMMObjective, Triples, count_labelled
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions, logs
 from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions
 from trellis.ragged import check_lengths, split
 from trellis.tags import AllowedTransitions, StateMap, TagSet
 from trellis.training import DevScores, History, Objective, Resumption, Step, retry_on_interrupt
-from trellis.training.em import best_of_restarts
+from trellis.training.loop import best_of_restarts
 from trellis.training.process_group import SINGLE, ProcessGroup
 
 Symbol = Hashable

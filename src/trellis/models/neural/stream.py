@@ -16,6 +16,7 @@ import numpy as np
 from trellis.corpus import Shards
 from trellis.errors import DataError, ModelError
 from trellis.models.data import LabelFacts, Labelled
+from trellis.models.folder import DataDigest
 from trellis.text import Sentence
 
 _SAMPLE = 5_000  # sentences from which the tokenizer is learned
@@ -39,11 +40,9 @@ class SentenceStream:
 
     @classmethod
     def of(cls, shards: Shards) -> SentenceStream:
-        from trellis.models import fingerprint  # hashlib is not needed to tag
-
         versions = tuple(map(shards.version, shards.paths))
         counts: list[int] = []
-        tokens, digest = 0, fingerprint.DataDigest()
+        tokens, digest = 0, DataDigest()
         pairs: dict[tuple[str, str], int] = {}
         sample: list[Sentence] = []
         for path in shards.paths:

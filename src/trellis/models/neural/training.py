@@ -15,8 +15,8 @@ from trellis.arrays import Float32Array, FloatArray, IntArray
 from trellis.errors import ModelError
 from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
-from trellis.models import fingerprint
 from trellis.models.data import Labelled, dev_scores
+from trellis.models.folder import array_fingerprint
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.model import LearnedNetwork
 from trellis.models.neural.network import Network, build, load_transformer
@@ -75,7 +75,7 @@ class NeuralTraining:
                 copy_weights(network, self.before.network)
             if options.folder is not None:
                 frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
-                options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
+                options.folder.identify(data={"vectors and other frozen weights": array_fingerprint(frozen)})
             task = self._task(network, vocabulary)
             history = train(task, settings.training, folder=options.folder, progress=options.progress)
         shape = None if vectors is None else TableSize(*vectors.shape)

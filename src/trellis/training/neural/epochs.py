@@ -26,14 +26,15 @@ from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder,
 from trellis.training.history import History, Progress, Reason, Step, write_history
 from trellis.training.loop import TrainingState, retry_on_interrupt
 from trellis.training.neural.batches import Examples, Forecast, TrainingTask, batches_of, forecast
-from trellis.training.neural.machine import Machine, random_state_preserved
 from trellis.training.neural.optimizer import (
     Average,
     Diverged,
+    Machine,
     Schedule,
     Stepper,
     StepResult,
     optimizer_state,
+    random_state_preserved,
     restore_optimizer,
 )
 from trellis.training.neural.settings import TrainingSettings
