@@ -1,7 +1,9 @@
 // Model files of CRFsuite as arrays of Python.
 #include "crfsuite/model_file.h"
 
+#include "bind/labels.h"
 #include "bind/python.h"
+#include "bind/reading.h"
 
 namespace nb = nanobind;
 
@@ -68,9 +70,77 @@ nb::bytes write_crfsuite(const Flat<const uint8_t>& label_bytes, const Flat<cons
   return nb::bytes(file.data(), file.size());
 }
 
+// A file of CRFsuite that is not read but looked up in.
+class LazyModel : AttributeIndex::Source {
+ public:
+  explicit LazyModel(Flat<const uint8_t> file)
+      : file_(std::move(file)), model_(file_.data(), file_.size()), index_(static_cast<const Source&>(*this)) {}
+
+  int64_t num_labels() const { return int64_t(model_.labels().lengths.size()); }
+  nb::list labels() const {
+    nb::list names;
+    const auto* text = reinterpret_cast<const char*>(model_.labels().bytes.data());
+    for (const uint32_t length : model_.labels().lengths) names.append(new_string({text, length})), text += length;
+    return names;
+  }
+  // (L, L), without a shape
+  nb::ndarray<nb::numpy, double> transitions() const {
+    std::vector<double> weights(size_t(num_labels() * num_labels()));
+    for (const Transition& step : model_.transitions()) weights[size_t(step.from * num_labels() + step.to)] = step.weight;
+    return to_numpy(std::move(weights));
+  }
+  // (emissions without a shape, offsets)
+  nb::tuple score(nb::handle sentences) {
+    const Dataset data = read_features(sentences, index_, false);
+    std::vector<double> emissions(size_t(data.tokens() * num_labels()));
+    without_lock(cost(data), [&] { add_scores(data, emissions.data()); });
+    return nb::make_tuple(to_numpy(std::move(emissions)), copy_of(data.offsets.data(), data.offsets.size()));
+  }
+  nb::object best(nb::handle sentences, const Labeller& labeller) {
+    if (labeller.labels() != num_labels()) throw nb::value_error("a chain of other labels than the model has");
+    const Dataset data = read_features(sentences, index_, false);
+    return labeller.best(data.offsets, data.tokens() ? cost(data) / data.tokens() : 0,
+                         [&](const std::vector<int64_t>&, double* emissions) {
+                           std::fill_n(emissions, data.tokens() * num_labels(), 0.0);
+                           add_scores(data, emissions);
+                         });
+  }
+
+ private:
+  static int64_t cost(const Dataset& data) { return 64 * int64_t(data.attributes.size()); }
+  void find(const std::string_view* names, size_t count, int64_t* numbers) const override {
+    model_.find(names, count, numbers);
+  }
+  void add_scores(const Dataset& data, double* emissions) const {
+    constexpr size_t ahead = 8;
+    const std::vector<int32_t>& attributes = data.attributes;
+    size_t e = 0;
+    for (int64_t n = 0; n < data.tokens(); ++n, emissions += num_labels()) {
+      data.for_attributes(n, [&](int64_t attribute, double value) {
+        for (int step = 0; step < 3; ++step) {
+          const size_t later = e + ahead * size_t(3 - step);
+          if (later < attributes.size()) model_.fetch(uint32_t(attributes[later]), step);
+        }
+        model_.add_weights(uint32_t(attribute), value, emissions);
+        ++e;
+      });
+    }
+  }
+
+  Flat<const uint8_t> file_;
+  OpenModel model_;
+  AttributeIndex index_;
+};
+
 }  // namespace
 
 void bind_crfsuite(nb::module_& m) {
+  nb::class_<LazyModel>(m, "CrfsuiteModel")
+      .def(nb::init<Flat<const uint8_t>>(), unconverted())
+      .def_prop_ro("labels", &LazyModel::labels)
+      .def_prop_ro("transitions", &LazyModel::transitions, nb::rv_policy::move)
+      .def("score", &LazyModel::score)
+      .def("best", &LazyModel::best);
   m.def("read_crfsuite", &read_crfsuite, unconverted());
   m.def("write_crfsuite", &write_crfsuite, unconverted(), unconverted(), unconverted(), unconverted(), unconverted(),
         unconverted(), unconverted(), unconverted(), unconverted());

@@ -61,7 +61,7 @@ class KeyGuesses {
 class FeatureReader {
  public:
   FeatureReader(Dataset& data, AttributeIndex& attributes, bool grow)
-      : data_(data), attributes_(attributes.key_index()), memory_(attributes.memory()), grow_(grow),
+      : data_(data), attributes_(attributes.key_index()), source_(attributes.source()), memory_(attributes.memory()), grow_(grow),
         extend_(grow && attributes.grows()) {
     if (attributes.templates()) throw nb::value_error("given features need attributes by name, and these are templates'");
     ++memory_.users;
@@ -191,7 +191,7 @@ class FeatureReader {
     ++depth_;
     if (PyDict_Check(item)) {
       entries(item);
-    } else if (PyList_Check(item) || PyTuple_Check(item) || PyAnySet_Check(item)) {
+    } else if (PyList_Check(item) || PyTuple_Check(item) || PyAnySet_Check(item) || PyDictKeys_Check(item)) {
       strings(item);
     } else {
       refuse(place_, std::string(what) + " must be a dict, list or set, got " + type_name(item));
@@ -247,7 +247,34 @@ class FeatureReader {
     return number;
   }
 
+  // Puts the names of a list, which lie elsewhere, up to the first that is not a plain string; how many these were.
+  Py_ssize_t names(PyObject* list) {
+    constexpr size_t most = 32;
+    std::string_view texts[most];
+    int64_t numbers[most];
+    Py_ssize_t done = 0, length = 0;
+    const Py_ssize_t size = NB_LIST_GET_SIZE(list);
+    for (size_t count = most; count == most; done += Py_ssize_t(count)) {
+      for (count = 0; count < most && done + Py_ssize_t(count) < size; ++count) {
+        PyObject* name = NB_LIST_GET_ITEM(list, done + Py_ssize_t(count));
+        const char* text = PyUnicode_CheckExact(name) ? PyUnicode_AsUTF8AndSize(name, &length) : nullptr;
+        if (!text) break;
+        texts[count] = {text, size_t(length)};
+      }
+      PyErr_Clear();
+      source_->find(texts, count, numbers);
+      for (size_t i = 0; i < count; ++i) put(int32_t(numbers[i]), 1.0);
+    }
+    return done;
+  }
+
   void strings(PyObject* collection) {
+    if (source_ && name_.empty() && PyList_CheckExact(collection)) {
+      const size_t before = data_.attributes.size();
+      if (names(collection) == NB_LIST_GET_SIZE(collection)) return;
+      data_.attributes.resize(before);
+      data_.values.resize(std::min(data_.values.size(), before));
+    }
     const nb::object iterator = nb::steal(PyObject_GetIter(collection));
     if (!iterator.is_valid()) throw nb::python_error();
     while (PyObject* next = PyIter_Next(iterator.ptr())) {
@@ -301,6 +328,12 @@ class FeatureReader {
   }
 
   int32_t number_of_name() {
+    if (source_) {
+      const std::string_view name = name_;
+      int64_t number;
+      source_->find(&name, 1, &number);
+      return int32_t(number);
+    }
     return extend_ ? int32_t(attributes_.add(name_).number) : int32_t(attributes_.number(name_));
   }
   void add(double value) { put(number_of_name(), value); }
@@ -320,6 +353,7 @@ class FeatureReader {
 
   Dataset& data_;
   StringIndex<>& attributes_;
+  const AttributeIndex::Source* source_;
   DictMemory& memory_;
   bool grow_, extend_;
   KeyGuesses guesses_;

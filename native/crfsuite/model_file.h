@@ -12,8 +12,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trellis::crfsuite {
@@ -44,6 +46,28 @@ struct Model {
 
 // Every offset, size and number of the file is checked before it is used; throws FormatError.
 Model read_model(const uint8_t* data, uint64_t size);
+
+// A file that is used as it is: what concerns an attribute is checked when it is asked for, all else at once. Any number of
+// threads may read it. Throws FormatError.
+class OpenModel {
+ public:
+  OpenModel(const uint8_t* data, uint64_t size);  // which must stay
+  ~OpenModel();
+
+  const Strings& labels() const;
+  const std::vector<Transition>& transitions() const;
+  // The numbers of the attributes with these names, or -1.
+  void find(const std::string_view* names, size_t count, int64_t* numbers) const;
+  // scores[label] += value * weight of (attribute, label)
+  void add_weights(uint32_t attribute, double value, double* scores) const;
+  // Brings near what `add_weights` reads, in three steps that each need some time: 0, 1, 2.
+  void fetch(uint32_t attribute, int step) const;
+
+ private:
+  friend Model read_model(const uint8_t* data, uint64_t size);
+  struct Chunks;
+  std::unique_ptr<const Chunks> chunks_;
+};
 
 // The file as CRFsuite itself would write it. Throws FormatError if it would be too long for offsets of 32 bits, or if a
 // string contains a NUL.

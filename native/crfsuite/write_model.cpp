@@ -32,36 +32,6 @@ class Output {
   std::vector<uint8_t> bytes;
 };
 
-// Bob Jenkins' lookup3 (hashlittle, in the public domain) of bytes, from the value 0.
-uint32_t lookup3(const uint8_t* key, uint64_t length) {
-  const auto rotated = [](uint32_t x, int k) { return x << k | x >> (32 - k); };
-  uint32_t a = 0xdeadbeef + uint32_t(length), b = a, c = a;
-  // Up to twelve bytes, the others zero.
-  const auto take = [&](uint64_t count) {
-    std::array<uint32_t, 3> words{};
-    for (uint64_t i = 0; i < count; ++i) words[i / 4] |= uint32_t(key[i]) << 8 * (i % 4);
-    a += words[0], b += words[1], c += words[2];
-  };
-  for (; length > 12; length -= 12, key += 12) {
-    take(12);
-    a = (a - c) ^ rotated(c, 4), c += b;
-    b = (b - a) ^ rotated(a, 6), a += c;
-    c = (c - b) ^ rotated(b, 8), b += a;
-    a = (a - c) ^ rotated(c, 16), c += b;
-    b = (b - a) ^ rotated(a, 19), a += c;
-    c = (c - b) ^ rotated(b, 4), b += a;
-  }
-  if (!length) return c;
-  take(length);
-  c = (c ^ b) - rotated(b, 14);
-  a = (a ^ c) - rotated(c, 11);
-  b = (b ^ a) - rotated(a, 25);
-  c = (c ^ b) - rotated(b, 16);
-  a = (a ^ c) - rotated(c, 4);
-  b = (b ^ a) - rotated(a, 14);
-  return (c ^ b) - rotated(b, 24);
-}
-
 struct Slot {
   uint32_t hash, record;
 };
@@ -82,7 +52,7 @@ void write_strings(Output& out, const Strings& strings) {
     out.word(length + 1);
     out.bytes.insert(out.bytes.end(), string, string + length);
     out.bytes.push_back(0);
-    const uint32_t hash = lookup3(out.bytes.data() + out.bytes.size() - length - 1, length + 1);
+    const uint32_t hash = hash_with_nul({reinterpret_cast<const char*>(string), length});
     by_table[hash % tables].push_back({hash, records[id]});
   }
   std::vector<Slot> slots;

@@ -86,12 +86,21 @@ struct FormKey {
 
 class AttributeIndex {
  public:
+  // Knows attributes by name that lie elsewhere. Several are asked for at a time, so that what the search waits for in
+  // memory, it waits for together.
+  struct Source {
+    virtual ~Source() = default;
+    virtual void find(const std::string_view* names, size_t count, int64_t* numbers) const = 0;  // -1: not there
+  };
+
   AttributeIndex() = default;
+  explicit AttributeIndex(const Source& source) : source_(&source) {}  // which must stay
   // Attributes that lie elsewhere: names or, with templates, keys and the values of each reading. The tables to find one
   // by are made when they are first asked for. Throws std::invalid_argument if a key is none of these templates.
   AttributeIndex(const StringList& keys, std::shared_ptr<const TemplateSet> set, std::vector<StringList> values);
 
-  bool grows() const { return !stored_; }
+  bool grows() const { return !stored_ && !source_; }
+  const Source* source() const { return source_; }  // null if the attributes are in `key_index`
   const std::shared_ptr<const TemplateSet>& templates() const { return set_; }  // null for names
   const StringList& keys() const { return stored_ ? stored_keys_ : keys_.list(); }
   const StringList& values(size_t reading) const {
@@ -119,6 +128,7 @@ class AttributeIndex {
  private:
   void make_tables();
 
+  const Source* source_ = nullptr;
   std::shared_ptr<const TemplateSet> set_;
   StringIndex<> keys_;
   std::vector<StringIndex<>> values_;  // by reading

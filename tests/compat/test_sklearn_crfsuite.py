@@ -1,6 +1,7 @@
 """The mirror of sklearn-crfsuite against the original: the same model, the same attributes, scikit-learn's tools."""
 
 import inspect
+import os
 import pickle
 
 import numpy as np
@@ -78,13 +79,12 @@ def test_marginals_scores_and_single_sequences_agree():
     assert ours.tagger_.marginal("A", 0) == pytest.approx(theirs.tagger_.marginal("A", 0), rel=1e-2)
 
 
-def test_attributes_of_a_fitted_model(tmp_path):
+def test_attributes_of_a_fitted_model():
     X, y = make_data(seed=2)
     theirs, ours = original.CRF().fit(X, y), CRF().fit(X, y)
     assert sorted(ours.attributes_) == sorted(theirs.attributes_)
     assert ours.num_attributes_ == theirs.num_attributes_ == len(ours.attributes_)
-    ours.tagger_.model.save(tmp_path / "model")
-    assert ours.size_ == (tmp_path / "model").stat().st_size > 1000
+    assert ours.size_ == os.path.getsize(ours.modelfile.name) > 1000
     assert [row["num"] for row in ours.training_log_.iterations] == [*range(1, len(ours.training_log_.iterations) + 1)]
     fresh = CRF()
     for name in (
@@ -103,8 +103,7 @@ def test_constructor_parameters_are_the_originals():
     ours, theirs = (inspect.signature(cls.__init__).parameters for cls in (CRF, original.CRF))
     assert [*ours] == [*theirs]
     assert [p.default for p in ours.values()] == [p.default for p in theirs.values()]
-    routing = {"modelfile", "get_metadata_routing", "set_fit_request", "set_score_request"}
-    public = {name for name in dir(original.CRF()) if not name.startswith("_")} - routing
+    public = {name for name in dir(original.CRF()) if not name.startswith("_")}
     assert public <= set(dir(CRF()))
 
 
@@ -133,7 +132,8 @@ def test_clone_and_searches_run():
 def test_algorithms_learn_and_pickle(algorithm):
     X = [[{"w": w} for w in "abcab"], [{"w": w} for w in "cab"]] * 5
     y = [["A", "B", "C", "A", "B"], ["C", "A", "B"]] * 5
-    model = CRF(algorithm=algorithm, max_iterations=30, c2=0.01).fit(X, y)
+    options = {"c2": 0.01} if algorithm in ("lbfgs", "l2sgd") else {}
+    model = CRF(algorithm=algorithm, max_iterations=30, **options).fit(X, y)
     assert model.score(X, y) == 1.0
     again = pickle.loads(pickle.dumps(model))
     assert list(again.predict(X)) == list(model.predict(X))
@@ -199,14 +199,23 @@ def test_a_model_file_is_written_and_read(tmp_path):
     X, y = make_data(sentences=10)
     name = str(tmp_path / "model")
     model = CRF(model_filename=name).fit(X, y, X_dev=X, y_dev=y)
-    assert model.training_log_.last_iteration["scores"]["item_accuracy"] == model.score(X, y)
+    assert model.training_log_.last_iteration["item_accuracy_float"] == model.score(X, y)
     assert list(CRF(model_filename=name).predict(X)) == list(model.predict(X))
 
 
-def test_verbose_shows_lines(capsys):
+def test_verbose_shows_a_line_per_iteration_and_a_table_of_what_was_held_out(capsys):
     X, y = make_data(sentences=4)
-    CRF(verbose=True, max_iterations=2).fit(X, y)
-    assert "iteration 2" in capsys.readouterr().err
+    CRF(verbose=True, max_iterations=2).fit(X, y, X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:6] for line in lines if line.startswith("Iter")] == ["Iter 1", "Iter 2"]
+    assert [
+        line.split()[0] for line in lines[lines.index("Label  Precision     Recall         F1    Support") :][:4]
+    ] == [
+        "Label",
+        "A",
+        "B",
+        "C",
+    ]
 
 
 def test_metrics_are_the_originals():

@@ -1,14 +1,16 @@
-"""scikit-learn's conventions for estimators, without importing scikit-learn before it is used."""
+"""scikit-learn's conventions for estimators: its own class, or, where it is not installed, what is needed of it."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from trellis.errors import ModelError
 
+__all__ = ["Estimator"]
 
-class Estimator:
+
+class Parameters:
     """The parameters are those of the constructor; each is kept as an attribute of the same name."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -29,3 +31,12 @@ class Estimator:
         defaults = inspect.signature(type(self)).parameters
         changed = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+
+if TYPE_CHECKING:
+    Estimator = Parameters
+else:
+    try:
+        from sklearn.base import BaseEstimator as Estimator
+    except ImportError:
+        Estimator = Parameters

@@ -118,6 +118,13 @@ def to_bytes(model: Any, labels: Sequence[str] | None = None) -> bytes:
         raise ModelError(f"this model does not fit into a file of CRFsuite: {error}") from None
 
 
+def empty() -> bytes:
+    """The file for a model without labels, which CRFsuite writes when there is nothing to learn from."""
+    texts, sizes = np.zeros(0, dtype=np.uint8), np.zeros(0, dtype=np.uint32)
+    labels, places, weights = np.zeros(0, dtype=np.uint16), np.zeros(0, dtype=np.int64), np.zeros(0)
+    return _native.write_crfsuite(texts, sizes, texts, sizes, sizes, labels, weights, places, weights)
+
+
 def save(model: Any, path: str | Path) -> None:
     """Write the file for a fitted `trellis.CRF`."""
     data = to_bytes(model)
