@@ -146,7 +146,7 @@ def test_parameters_by_name() -> None:
     model = CategoricalHMM(2, n_iter=3)
     assert repr(model) == "CategoricalHMM(n_components=2, n_iter=3)"
     assert model.set_params(tol=0.5).get_params() == {**CategoricalHMM(2, n_iter=3).get_params(), "tol": 0.5}
-    with pytest.raises(ModelError, match="Invalid parameter 'nope'"):
+    with pytest.raises(ValueError, match="Invalid parameter 'nope'"):
         model.set_params(nope=1)
 
 
@@ -213,3 +213,47 @@ def test_subclasses_find_the_methods_that_hmmlearns_tests_call():
     model.emissionprob_ = []
     with pytest.raises(ValueError, match="emissionprob_ must have shape"):
         model._check()
+
+
+def test_an_override_of_the_m_step_is_called_with_the_originals_counts() -> None:
+    """A left-right model whose last state absorbs, and one that looks at the counts."""
+    X, lengths = corpus()
+    models, seen = [], []
+    for kind in (CategoricalHMM, theirs.CategoricalHMM):
+
+        class Absorbing(kind):
+            def _do_mstep(self, stats, record=seen):
+                record.append({name: np.array(value) for name, value in stats.items()})
+                super()._do_mstep(stats)
+                self.transmat_[-1] = [0.0, 0.0, 1.0]
+
+        model = Absorbing(3, n_iter=4, tol=0, init_params="")
+        model.startprob_, model.transmat_, model.emissionprob_ = (x.copy() for x in start())
+        models.append(model.fit(X, lengths))
+    assert_same(*models)
+    assert models[0].transmat_[-1].tolist() == [0.0, 0.0, 1.0]
+    for ours, other in zip(seen[:4], seen[4:], strict=True):
+        assert ours.keys() == other.keys()
+        for name, value in other.items():
+            np.testing.assert_allclose(ours[name], value, rtol=0, atol=1e-8, err_msg=name)
+
+
+def test_other_overrides_are_refused() -> None:
+    class Own(CategoricalHMM):
+        def _compute_log_likelihood(self, X):
+            return np.zeros((len(X), self.n_components))
+
+    with pytest.raises(ModelError, match=r"Own\._compute_log_likelihood would never be called: .*only _do_mstep can"):
+        Own(2).fit(*corpus())
+
+
+def test_grid_search_chooses_a_number_of_states() -> None:
+    from sklearn.model_selection import GridSearchCV
+
+    found = []
+    for kind in (CategoricalHMM, theirs.CategoricalHMM):
+        model = kind(n_iter=3, random_state=0, n_features=6)
+        search = GridSearchCV(model, {"n_components": [1, 2]}, cv=2).fit(corpus()[0])
+        found.append((search.best_params_, search.best_score_))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1])

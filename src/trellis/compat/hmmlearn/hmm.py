@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,19 @@ __all__ = ["CategoricalHMM"]
 
 RandomState = np.random.RandomState | int | None
 _CODES = {"s": "start", "t": "transitions", "e": "emissions"}
+_INTERNALS = (
+    "_do_estep",
+    "_initialize_sufficient_statistics",
+    "_accumulate_sufficient_statistics",
+    "_accumulate_sufficient_statistics_log",
+    "_accumulate_sufficient_statistics_scaling",
+    "_compute_likelihood",
+    "_compute_log_likelihood",
+    "_compute_lower_bound",
+    "_generate_sample_from_state",
+    "_fit_log",
+    "_fit_scaling",
+)
 _NAMES = ("startprob_", "transmat_", "emissionprob_")
 
 
@@ -55,9 +68,15 @@ class CategoricalHMM(Estimator):
 
     def fit(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Self:
         """Estimate the parameters by EM, starting from those that are set, or from random ones for ``init_params``."""
+        for name in _INTERNALS:
+            if hasattr(type(self), name):
+                raise ModelError(
+                    f"{type(self).__name__}.{name} would never be called: of the internals of hmmlearn, only "
+                    "_do_mstep can be overridden"
+                )
         symbols, sizes = self._input(X, lengths)
         self._init(X, lengths)
-        weights = self._check().flat()
+        self._check()
         fixed = frozenset(part for code, part in _CODES.items() if code not in self.params)
         n, V = self.n_components, self._features()
         shapes = ((n,), (n, n), (n, V))
@@ -68,17 +87,26 @@ class CategoricalHMM(Estimator):
             for prior, shape in zip(priors, shapes, strict=True)
         )
         pseudo = Probabilities(start, transitions, emissions.T)
-        objective = HMMObjective(symbols, sizes, n, V, pseudo=pseudo, fixed=fixed)
+        self._objective = HMMObjective(symbols, sizes, n, V, pseudo=pseudo, fixed=fixed)
         self.monitor_._reset()
-        for _ in range(self.n_iter):
-            log_prob, counts = objective.expected_counts(Probabilities.from_flat(weights, self.n_components))
-            weights = objective.maximise(weights, counts)
-            p = Probabilities.from_flat(weights, self.n_components)
-            self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
-            self.monitor_.report(log_prob)
-            if self.monitor_.converged:
-                break
+        try:
+            for _ in range(self.n_iter):
+                log_prob, counts = self._objective.expected_counts(self._check())
+                stats = {"start": counts.start, "trans": counts.transitions, "obs": counts.emissions.T}
+                self._do_mstep({"nobs": len(sizes), **stats})
+                self.monitor_.report(log_prob)
+                if self.monitor_.converged:
+                    break
+        finally:
+            del self._objective
         return self
+
+    def _do_mstep(self, stats: dict[str, Any]) -> None:
+        """Set the parameters that maximise the expected log-likelihood of these counts; subclasses may do more."""
+        counts = Probabilities(stats["start"], stats["trans"], np.ascontiguousarray(np.asarray(stats["obs"]).T))
+        weights = self._objective.maximise(self._check().flat(), counts)
+        p = Probabilities.from_flat(weights, self.n_components)
+        self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
 
     def score(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
         """Log-likelihood of all sequences together; minus infinity if one is impossible."""
