@@ -35,7 +35,7 @@ class JSONSyntaxError(ValueError):
 def parse_json(text: str | bytes) -> Any:
     """The value that a JSON text stands for."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise _problem(error) from None
 
@@ -147,10 +147,21 @@ def _name(value: Any) -> str:
     return f"{kind} ({shown(value)})" if isinstance(value, int | float | str) else kind
 
 
-_DECODER = json.JSONDecoder()
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are all different: of two values of one key, `json` drops the first without a word."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise JSONSyntaxError(f"the key {shown(next(key for key in keys if keys.count(key) > 1))} occurs twice")
+    return values
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
 
 
 def _problem(error: Exception) -> JSONSyntaxError:
+    if isinstance(error, JSONSyntaxError):
+        return error
     if isinstance(error, json.JSONDecodeError):
         return JSONSyntaxError(str(error))
     if isinstance(error, UnicodeDecodeError):

@@ -28,6 +28,7 @@ SENTENCES: dict[str, SearchStrategy[Sentence]] = {
     "conll": strategies.sentences(strategies.cells(" "), TAGS, ("1", "2")),
     "conllu": strategies.sentences(strategies.cells(" "), TAGS, ("lemma",)),
     "jsonl": strategies.sentences(st.text(max_size=5), TAGS, ("pos",), min_size=0),
+    "csv": strategies.sentences(strategies.cells(" \u3000"), TAGS, ("pos",)),
     "spans": strategies.annotated("words"),
     "segmented": strategies.segmented(),
     "wordtag": strategies.sentences(strategies.cells(" \u3000/"), st.sampled_from(["O", "NN"])),
@@ -59,7 +60,7 @@ def files(draw: st.DrawFn, format: str) -> tuple[str, bytes]:
     return f"f{suffix}", draw(damaged(packed)) if suffix else packed
 
 
-@pytest.mark.parametrize("format", sorted({*corpus.FORMATS} - {"spacy"}))
+@pytest.mark.parametrize("format", sorted({*SENTENCES}))
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_a_damaged_file_gives_sentences_or_an_error_of_ours(tmp_path: Path, format: str, data: st.DataObject) -> None:

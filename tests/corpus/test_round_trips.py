@@ -18,6 +18,7 @@ from trellis.text import Sentence
 
 FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
+TABLE = st.one_of(cells(" \u3000"), st.text('",;\t|x', min_size=1).map(lambda cell: f"{cell}x".strip()))
 BLOCKS = st.sampled_from([1, 2, 3, 7, 64, 1 << 20])
 
 
@@ -66,8 +67,22 @@ def test_conll_columns_by_name(tmp_path: Path, written: list[Sentence], block: i
 @FILES
 @given(st.lists(sentences(cells(), cells(), ("lemma", "xpos", "misc")), max_size=4), BLOCKS)
 def test_conllu(tmp_path: Path, written: list[Sentence], block: int) -> None:
+    written = [one.with_tags([f"X{tag}" for tag in one.tags or ()]) for one in written]  # no labels of spans
     read = {"columns": ["lemma", "xpos", "misc"]}
     assert round_trip(tmp_path, written, "conllu", block, read=read) == written
+
+
+@FILES
+@given(st.lists(sentences(cells(), st.sampled_from(["O", "B-X", "I-X"]), ("misc",)), max_size=4), BLOCKS)
+def test_conllu_with_spans(tmp_path: Path, written: list[Sentence], block: int) -> None:
+    read = [one.tags for one in round_trip(tmp_path, written, "conllu", block, read={"tags": "misc.NER"})]
+    assert read == [one.tags for one in written]
+
+
+@FILES
+@given(st.lists(sentences(TABLE, TABLE, ("pos",)), max_size=5), BLOCKS, st.sampled_from(",;\t|"))
+def test_csv(tmp_path: Path, written: list[Sentence], block: int, delimiter: str) -> None:
+    assert round_trip(tmp_path, written, "csv", block, write={"delimiter": delimiter}) == written
 
 
 @FILES

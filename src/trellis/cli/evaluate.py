@@ -21,10 +21,13 @@ from trellis.cli.options import (
 from trellis.cli.score import judge, show
 from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
 from trellis.corpus import OnBadTags
-from trellis.errors import DataError, shown
+from trellis.errors import DataError, number_of, shown
 from trellis.models import Tagger, folder, load
 from trellis.tags import Scheme, detect
-from trellis.text import Sentence, splitter
+from trellis.text import Sentence, Splitter, splitter
+
+_OTHER_TOKENS = 0.01
+"""The share of tokens that a model may split differently from a file without a note."""
 
 
 def evaluate(
@@ -64,6 +67,8 @@ def evaluate(
         )
     if not quiet:
         tell_unseen(file, truth, known)
+        if setting.task not in (Task.SEG, Task.SEG_POS) and (note := split_differently(truth, tokenizer)):
+            tell_notes(file, [note])
     seen = None
     if figures.train is not None:
         seen = vocabulary(_tagged(reader, figures.train, setting, how, quiet), setting)
@@ -82,6 +87,26 @@ def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> S
     if task is None:
         task = find_setting(None, scheme.value, [Sentence(tagger.labels_, tagger.labels_)]).task
     return Setting(task, scheme, style)
+
+
+def split_differently(sentences: list[Sentence], tokenizer: Splitter) -> str | None:
+    """A note if a model splits the texts of a file into other tokens than the file has; their tags may suffer."""
+    tokens = Counter(token for sentence in sentences for token in sentence.tokens)
+    pieces = {token: tokenizer.split(token) for token in tokens}
+    other = Counter({token: count for token, count in tokens.items() if len(pieces[token]) > 1})
+    joined: Counter[str] = Counter()  # tokens of the model that the file splits
+    for sentence in sentences:
+        if sentence.text is not None and sentence.offsets is not None:
+            starts = {start for start, _ in sentence.offsets}
+            made = tokenizer.sentence(sentence.text)
+            for token, (start, end) in zip(made.tokens, made.offsets or (), strict=True):
+                joined[token] += not starts.isdisjoint(range(start + 1, end))
+    if other.total() + joined.total() <= _OTHER_TOKENS * tokens.total():
+        return None
+    examples = [f"{shown(token)} as {' '.join(pieces[token])}" for token, _ in other.most_common(3)]
+    examples += [f"{shown(token)} as one token" for token, _ in joined.most_common(3)]
+    count = f"{number_of(other.total() + joined.total(), 'token')} of {tokens.total():,}"
+    return f"the model splits raw text differently from this file, {count}: {', '.join(examples)}"
 
 
 def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: bool) -> list[Sentence]:

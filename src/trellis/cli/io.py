@@ -26,6 +26,7 @@ from trellis.corpus import (
 from trellis.corpus import conll as corpus_conll
 from trellis.corpus import conllu as corpus_conllu
 from trellis.corpus import segmented as corpus_segmented
+from trellis.corpus.tables import LONG, TableWriter, table_columns
 from trellis.errors import DataError, shown
 from trellis.models import Labelling, Tagged, folder
 from trellis.models.data import Label
@@ -106,7 +107,12 @@ class Reader:
     def read(self, path: str) -> corpus.Corpus:
         """All sentences of a file."""
         stream = self.open(path)
-        return corpus.Corpus(list(stream), stream.report)
+        sentences = list(stream)
+        for sentence in sentences:
+            if len(sentence) > LONG:
+                what = f"sentences of more than {LONG:,} tokens (is a blank line missing, or a column of numbers?)"
+                stream.report.change(what, f"{sentence.where}: {len(sentence):,} tokens")
+        return corpus.Corpus(sentences, stream.report)
 
     def sentences(self, path: str) -> Iterable[Sentence]:
         """The sentences of a shard, one by one."""
@@ -120,9 +126,9 @@ class Reader:
         form, reason = guess_format(source) if self.format is None else (get_format(self.format), "it was asked for")
         source.report.format, source.report.reason = form.name, reason
         options: dict[str, Any] = self.remembered.get(form.name, {}) | self.options
-        if form.name in ("segmented", "spans") and self.scheme is not None:
+        if form.name in ("segmented", "spans", "brat") and self.scheme is not None:
             options["scheme"] = self.scheme
-        if form.name == "spans":
+        if form.name in ("spans", "brat"):
             options |= self.spans | ({} if self.tokenizer is None else {"tokenizer": self.tokenizer})
         return corpus.Stream.of(form, source, options)
 
@@ -165,6 +171,8 @@ class Inputs:
             options: dict[str, dict[str, object]] = {
                 "conllu": {"tags": None if "." in self.column else self.column},
                 "conll": {"gold": "tags" in self.reader.options},
+                "csv": {"gold": False},
+                "excel": {"gold": False},
                 "jsonl": {"locate": True, "keep_fields": True},
             }
             options_given = options.get(form, {}) | self.reader.options
@@ -269,6 +277,8 @@ class Drawing:
     """The labels say where words begin and end, and what they are: what counts is words with tags."""
     column: str | None = None
     """Where CoNLL-U gets the tags."""
+    table: TableWriter = field(default_factory=TableWriter)
+    """Writes the rows of CSV, and knows whether there is a header above them."""
 
 
 def inline(answer: Answer, style: Drawing) -> str:
@@ -376,6 +386,14 @@ def jsonl(answer: Answer, style: Drawing) -> str:
     return dumps({**answer.fields, **record})
 
 
+def csv(answer: Answer, style: Drawing) -> str:
+    """A row per token, with its probability if asked for, below a header that is written once."""
+    columns = table_columns(answer.sentence)
+    if style.probs and answer.probable is not None:
+        columns["probability"] = [f"{p:.{_DIGITS}f}" for p in answer.probable.probabilities]
+    return style.table.rows(answer.sentence, columns)
+
+
 FORMS: dict[str, Callable[[Answer, Drawing], str]] = {
     "inline": inline,
     "conll": conll,
@@ -383,6 +401,7 @@ FORMS: dict[str, Callable[[Answer, Drawing], str]] = {
     "jsonl": jsonl,
     "segmented": segmented,
     "wordtag": wordtag,
+    "csv": csv,
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import typer
@@ -16,7 +17,7 @@ import typer
 from trellis import config, corpus, lexicon
 from trellis.cli.tasks import FEATURES, Task
 from trellis.corpus import OnBadTags
-from trellis.corpus.annotation_tools import Align
+from trellis.corpus.annotation_tools import Align, Overlaps
 from trellis.errors import ConfigError, StoreError, TrellisError, did_you_mean, number_of, shown
 from trellis.lexicon import Lexicon
 from trellis.models.crfsuite import is_file_of_crfsuite
@@ -122,6 +123,10 @@ class Columns:
     tokens: Annotated[str | None, data_option(help="Column or field of the tokens, by name or index.")] = None
     tags: Annotated[str | None, data_option(help="Column or field of the tags, by name or index.")] = None
     columns: Annotated[str | None, data_option(help="Names of the columns, separated by commas.")] = None
+    names: Annotated[
+        str | None,
+        data_option(help="Names of tags that are numbers, from 0, separated by commas; or a file with one per line."),
+    ] = None
     encoding: Annotated[str, data_option(help="Character encoding of the files.")] = "utf-8"
 
     @property
@@ -133,7 +138,18 @@ class Columns:
                 options[key] = int(name) if name.removeprefix("-").isdecimal() else name
         if self.columns is not None:
             options["columns"] = names_in(self.columns)
+        if self.names is not None:
+            is_file = "," not in self.names
+            options["names"] = names_in(",".join(_lines(self.names)) if is_file else self.names)
         return options
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"--names: expected names separated by commas or a file, got {path!r}: {problem}") from None
 
 
 def names_in(text: str) -> list[str]:
@@ -160,6 +176,13 @@ class Annotations:
             help="At a span that cuts a token: split the token (default), expand the span, skip the text, error.",
         ),
     ] = None
+    overlaps: Annotated[
+        str | None,
+        data_option(
+            callback=one_of(get_args(Overlaps)),
+            help="Of spans that overlap, take the longest or the first; error (default). Those left out are counted.",
+        ),
+    ] = None
     annotator: Annotated[
         str | None, data_option(help="Whose annotations to take where several people annotated a text.")
     ] = None
@@ -178,7 +201,7 @@ class Annotations:
     @property
     def spans(self) -> dict[str, Any]:
         """The options of the reader of spans that were given."""
-        names = ("align", "annotator", "majority", "unapproved")
+        names = ("align", "overlaps", "annotator", "majority", "unapproved")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 

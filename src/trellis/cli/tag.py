@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -47,6 +47,7 @@ from trellis.cli.options import (
     one_of,
 )
 from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, open_output
+from trellis.corpus.tables import TableWriter
 from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
 from trellis.lexicon.report import LexiconReport
@@ -373,13 +374,15 @@ class Job:
     """All models, if there are several: they make the tokens of the last, which is the tagger."""
     lexicon: Lexicon | Literal["own"] | None = "own"
     report: ReportFile | None = None
+    table: TableWriter = field(default_factory=TableWriter)
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
         tags, only_words = self.tagger.tagset_, segments(self.tagger.tagset_)
         words_with_tags = self.tagger.makes_words and not only_words
-        return Drawing(tags.scheme, tags.style, self.probs, colour, only_words, words_with_tags, self.column)
+        style = tags.style, self.probs, colour, only_words, words_with_tags
+        return Drawing(tags.scheme, *style, self.column, self.table)
 
     def answer(self, block: list[Piece]) -> list[Answer | CorpusError]:
         """Answers in the order of the pieces; a sentence that the model refuses is named, or becomes an error."""
@@ -467,6 +470,8 @@ def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: 
     job = replace(job, probs=job.probs or form in ("inline", "jsonl"), raw=raw)
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
+    if form == "csv" and job.kbest:
+        raise ConfigError("--to csv has a row per token, and no place for --kbest: expected --to conll or jsonl")
     for block in blocks(pieces, _SENTENCES, _TOKENS):
         sizes = []
         for answer in job.answer(block):
@@ -487,6 +492,8 @@ def usual_form(job: Job, source: str, file: IO[bytes]) -> str:
         return "inline"
     if source in ("jsonl", "spans"):
         return "jsonl"
+    if source in ("csv", "excel") and not job.tagger.makes_words:
+        return "csv"
     if source in WORDS and not only_words:
         return source
     if source in (*TEXTS, *WORDS) and job.tagger.makes_words:

@@ -35,6 +35,12 @@ FEATURES = {Task.NER: "ner", Task.SEG: "seg", Task.POS: "pos", Task.CHUNK: "chun
 """The template set of a feature CRF for each task."""
 
 
+_CHUNKS = frozenset(
+    "NP VP PP ADVP ADJP SBAR PRT CONJP INTJ LST UCP NX QP WHNP WHPP WHADVP WHADJP PNP VC".split()  # noqa: SIM905
+)
+"""Types of phrases, which are chunks and not names."""
+
+
 class _Reading(TypedDict):
     scheme: Scheme
     style: Style
@@ -75,6 +81,8 @@ def find_setting(
         labels = {label for tags in sequences for label in tags} - set(fit.odd)
         bare = not sequences or (bool(labels) and all(len(label) == 1 and label != "O" for label in labels))
         task = Task.POS if chosen is Scheme.PLAIN else Task.SEG if bare else Task.NER
+        kinds = {label.partition("-")[2].upper() for label in labels} - {""}
+        task = Task.CHUNK if task is Task.NER and {"NP", "VP"} <= kinds <= _CHUNKS else task
     if task in (Task.NER, Task.CHUNK) and chosen is Scheme.PLAIN:
         raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag per token")
     if asked is None and task is Task.POS:

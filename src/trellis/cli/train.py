@@ -209,6 +209,7 @@ def train(
         say.print(f"{model}: {_ending(tagger.history_)}, {seconds:.1f} s")
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
+        say.print(f"raw text will be split into tokens by the tokenizer {splitter(tagger.tokenizer_).name}")
         record = {
             "trellis": __version__,
             "command": command,
@@ -287,8 +288,11 @@ class Data:
             if role == "train" and streamed is not None:
                 raw[role], notes = Corpus(list(streamed.sample), streamed.report), streamed.notes
             else:
-                if os.path.isdir(path):
-                    raise DataError(f"{path} is a folder, expected a file: --stream learns from the files of a folder")
+                if os.path.isdir(path) and not any(Path(path).rglob("*.ann")):
+                    raise DataError(
+                        f"{path} is a folder, expected a file or a folder of brat: --stream learns from the files of a "
+                        "folder"
+                    )
                 raw[role] = reader.read(path)
                 notes = {path: raw[role].report.notes()}
             say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
@@ -352,8 +356,13 @@ def _check_tagged(path: str, file: Corpus) -> None:
     annotations = Path(path).with_suffix(".ann")
     if file.format == "segmented" and annotations.suffix != Path(path).suffix and annotations.is_file():
         raise DataError(
-            f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it in "
-            f"{annotations}, which is not read; if its words are those of a segmentation, give --task seg"
+            f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it: give "
+            f"{annotations} or its folder instead; if its words are those of a segmentation, give --task seg"
+        )
+    if file.format == "segmented" and file.report.reason.startswith("it has lines of words"):  # only guessed
+        raise DataError(
+            f"{path}: expected tags to learn, found lines of words; if these are the words of a segmentation with "
+            "spaces between, give --task seg"
         )
     if any(sentence.tags is not None for sentence in file):
         return

@@ -19,6 +19,9 @@ The text is tokenized. White space at the edge of a span is not a token. What to
     skip     the sentence is left out
     error    the sentence is refused
 
+A token has one tag, so of spans that overlap only one can stay (`overlaps`): the longest, or the first; with error none
+does. Those that go are counted and shown.
+
 Prodigy's rejected and ignored records, Label Studio's cancelled and skipped tasks and doccano's unapproved examples are
 left out and counted. Where several people annotated one text, one of them is chosen by name, or what more than half of
 them marked.
@@ -50,6 +53,7 @@ from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, Splitter, Tokenizer, splitter
 
 Align = Literal["split", "expand", "skip", "error"]
+Overlaps = Literal["longest", "first", "error"]
 Changes = list[tuple[str, str]]
 """The kind of each change, and what it was."""
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
@@ -104,6 +108,7 @@ def read(
     tokenizer: str | Tokenizer | Splitter = "words",
     scheme: Scheme | str = Scheme.IOB2,
     align: Align = "split",
+    overlaps: Overlaps = "error",
     annotator: str | None = None,
     majority: bool = False,
     unapproved: bool = False,
@@ -116,24 +121,31 @@ def read(
         tokenizer: how texts are split.
         scheme: how spans are written as tags.
         align: what to do about a span that cuts a token: split the token, expand the span, skip the sentence, or error.
+        overlaps: which of overlapping spans stays: longest, first, or error.
         annotator: whose annotations to take where several people annotated.
         majority: take the spans that more than half of them marked.
         unapproved: take doccano's examples that nobody approved, too.
         gold: False takes only the texts, of all records; all fields are the frames of the sentences.
 
     """
-    if align not in get_args(Align):
-        raise DataError(f"align must be 'split', 'expand', 'skip' or 'error', got {align!r:.80}")
+    check_choices(align, overlaps)
     choice = Selection(annotator, majority, unapproved, gold)
     tokenize = tokenizer if callable(tokenizer) else splitter(tokenizer).offsets
     target = Scheme.parse(scheme)
     for marked in _marked(source, choice):
         try:
-            yield _sentence(marked, source, tokenize, target, align)
+            yield sentence_of_spans(marked, source, tokenize, target, align, overlaps)
         except LeftOut as reason:
             source.report.left_out[str(reason)] += 1
         except (LineError, TagError) as problem:
             source.fail(str(problem), marked.number, marked.line)
+
+
+def check_choices(align: str, overlaps: str) -> None:
+    """Refuse other ways to treat spans that cut tokens or overlap than those that exist."""
+    for name, value, known in (("align", align, get_args(Align)), ("overlaps", overlaps, get_args(Overlaps))):
+        if value not in known:
+            raise DataError(f"{name} must be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}, got {value!r:.80}")
 
 
 def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
@@ -179,13 +191,17 @@ def _annotator(record: dict[str, Any], wanted: str | None) -> str | None:
     return name
 
 
-def _sentence(marked: Marked, source: Source, tokenize: Tokenizer, scheme: Scheme, align: Align) -> Sentence:
+def sentence_of_spans(
+    marked: Marked, source: Source, tokenize: Tokenizer, scheme: Scheme, align: Align, overlaps: Overlaps
+) -> Sentence:
+    """The tokens of a text, tagged by its spans; what is changed for that is reported."""
     offsets: Sequence[Offsets] = tokenize(marked.text)
     tags = None
     if marked.spans is not None:
         where = f"{source.name}:{marked.number}"
         changes: Changes = []
         offsets, spans = aligned(marked.text, offsets, marked.spans, align, changes)
+        spans = _without_overlaps(spans, marked.spans, marked.text, overlaps, changes)
         tags = tags_from_spans(spans, len(offsets), scheme)
         if marked.utf16:
             source.report.change("texts whose spans count UTF-16 code units, read so", where)
@@ -332,6 +348,30 @@ def _token_span(span: CharSpan, text: str, starts: list[int], ends: list[int], h
     return Span(first, last + 1, span.label)
 
 
+def _without_overlaps(
+    spans: Sequence[Span], marked: Sequence[CharSpan], text: str, how: Overlaps, changes: Changes
+) -> list[Span]:
+    """The spans that share no token; those that go are told in characters."""
+    pairs = sorted({*zip(spans, marked, strict=True)})  # the same span marked twice is one
+    if all(a.end <= b.start for (a, _), (b, _) in pairwise(pairs)):
+        return [span for span, _ in pairs]
+    order = pairs if how != "longest" else sorted(pairs, key=lambda pair: (pair[1].start - pair[1].end, pair))
+    chosen: list[tuple[Span, CharSpan]] = []
+    for span, where in order:
+        over = next((other for one, other in chosen if span.start < one.end and one.start < span.end), None)
+        if over is None:
+            chosen.append((span, where))
+            continue
+        lost, stays = (f"{_name(one)} {shown(text[one.start : one.end])}" for one in (where, over))
+        if how == "error":
+            raise LineError(
+                f"{lost} and {stays} overlap, and a token has one tag; --overlaps longest or first (in Python "
+                "overlaps=) takes one of them"
+            )
+        changes.append(("overlapping spans left out", f"{lost} overlaps {stays}"))
+    return sorted(span for span, _ in chosen)
+
+
 def _name(span: CharSpan) -> str:
     return f"the span [{span.start}, {span.end}, {shown(span.label)}]"
 
@@ -352,8 +392,7 @@ def in_characters(text: str, spans: Sequence[Quoted]) -> tuple[list[CharSpan], b
     wrong = next((span for span in spans if not _fits(text, *span)), None)
     if wrong is None:
         return [span for span, _ in spans], False
-    units = accumulate((1 + (char > "\uffff") for char in text), initial=0)
-    character = {unit: number for number, unit in enumerate(units)}  # an offset within a character is none
+    character = characters_of_units(text)
     edges = [(character.get(span.start, -1), character.get(span.end, -1)) for span, _ in spans]
     converted = [CharSpan(*pair, span.label) for pair, (span, _) in zip(edges, spans, strict=True)]
     quotes = [quote for _, quote in spans]
@@ -364,6 +403,12 @@ def in_characters(text: str, spans: Sequence[Quoted]) -> tuple[list[CharSpan], b
         f"expected {shown(quote)}, the text of the span, at [{start}, {end}, {shown(label)}], "
         f"found {shown(text[start:end] if 0 <= start <= end else '')}"
     )
+
+
+def characters_of_units(text: str) -> dict[int, int]:
+    """The number of the character that begins at each UTF-16 code unit; none begins within a character."""
+    units = accumulate((1 + (char > "\uffff") for char in text), initial=0)
+    return {unit: number for number, unit in enumerate(units)}
 
 
 def _fits(text: str, span: CharSpan, quote: str | None) -> bool:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from trellis.corpus.sniff import CAPITALS, DOCSTART, SPAN_LABEL, mostly, sample_lines
+from trellis.corpus.sniff import BREAK, CAPITALS, DOCSTART, SPAN_LABEL, mostly, sample_lines
 from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import CorpusError, DataError, number_of, shown
 from trellis.text import Sentence
@@ -79,7 +79,11 @@ def read(
             frame, head = Preface(tuple(head)) if head else None, []
             labels = None if layout.tag is None else interned(cells[layout.tag])
             extra = {name: interned(cells[i]) for name, i in layout.extra}
-            yield Sentence(tuple(cells[layout.token]), labels, None, None, extra, source.name, numbers, frame)
+            whole = Sentence(tuple(cells[layout.token]), labels, None, None, extra, source.name, numbers, frame)
+            if layout.number is None:
+                yield whole
+            else:
+                yield from _divided(whole, layout, cells[layout.number])
         elif head:
             head.append("")
 
@@ -126,6 +130,9 @@ class _Layout:
     token: int
     tag: int | None
     extra: list[tuple[str, int]]
+    number: int | None = None
+    """Of a column that counts the tokens of each sentence, or the sentences, in a file without blank lines."""
+    counts_tokens: bool = False
 
     def tabbed(self, text: str) -> str:
         """The lines with one tab between columns, whatever separates them in the file."""
@@ -190,7 +197,45 @@ def _find_layout(
     layout = _Layout(number, Table(width), tabs, comment, token, tag, extra)
     if tokens is None and width > 1:
         _check_placing(source, layout)
+    if extra and BREAK.search(source.head) is None:
+        rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)]
+        rows = [cells for cells in rows if len(cells) == width]
+        columns_of_numbers = ((i, [row[i] for row in rows]) for _, i in extra)
+        kinds = ((i, _count_tokens(values), _count_sentences(values)) for i, values in columns_of_numbers)
+        counting = next(((i, tokens) for i, tokens, sentences in kinds if tokens or sentences), None)
+        if counting is not None:
+            layout = replace(layout, number=counting[0], counts_tokens=counting[1])
+            source.report.change(
+                "files without blank lines, divided into sentences by the numbers of a column",
+                f"{source.name}: column {layout.number} (from 0)",
+            )
     return layout
+
+
+def _count_sentences(values: Sequence[str]) -> bool:
+    """Whether each is the number before or the next one: they count sentences."""
+    if len(values) < _FEWEST or not all(value.isdecimal() and len(value) < 10 for value in values):
+        return False
+    steps = [b - a for a, b in pairwise(map(int, values))]
+    return set(steps) == {0, 1} and steps.count(0) >= steps.count(1)
+
+
+def _divided(sentence: Sentence, layout: _Layout, values: Sequence[str]) -> Iterator[Sentence]:
+    """The sentences in lines that no blank one divides, by the values of their numbers."""
+    edges = [0]
+    for position, (a, b) in enumerate(pairwise(values), 1):
+        goes_on = int(b) > int(a) if layout.counts_tokens and a.isdecimal() and b.isdecimal() else a == b
+        edges += [] if goes_on else [position]
+    for start, end in pairwise([*edges, len(values)]):
+        part = slice(start, end)
+        yield Sentence(
+            sentence.tokens[part],
+            None if sentence.tags is None else sentence.tags[part],
+            columns={name: cells[part] for name, cells in sentence.columns.items()},
+            path=sentence.path,
+            lines=sentence.lines[part],
+            frame=None if start else sentence.frame,
+        )
 
 
 # Columns that are not where they usually are are refused, since they would be learned from in silence. In

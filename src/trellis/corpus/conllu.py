@@ -21,6 +21,7 @@ from sys import intern
 
 from trellis.corpus.conll import format_rows
 from trellis.corpus.segmented import sentence_from_words
+from trellis.corpus.sniff import SPAN_LABEL
 from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import DataError, shown
 from trellis.text import Offsets, Sentence
@@ -42,11 +43,15 @@ class Frame:
 def read(
     source: Source, *, tokens: str = "form", tags: str | None = "upos", columns: Sequence[str] | None = None
 ) -> Iterator[Sentence]:
-    """Sentences of words; of the other columns, those in `columns` (by default all) are kept by name."""
+    """Sentences of words; of the other columns, those in `columns` (by default all) are kept by name.
+
+    ``tags="misc.NER"`` takes the tags from ``NER=...`` in MISC.
+    """
     token = _index(tokens)
-    tag = None if tags is None else _index(tags)
-    others = [name for name in FIELDS[1:] if name not in (tokens, tags)] if columns is None else columns
-    extra = [(name, _index(name)) for name in others]
+    field, _, name = (tags or "").partition(".")
+    tag = None if tags is None else _index(field)
+    others = [one for one in FIELDS[1:] if one not in (tokens, tags)] if columns is None else columns
+    extra = [(one, _index(one)) for one in others]
     for lines, paragraph in source.paragraphs():
         frame: list[tuple[int, str]] = []
         text, numbers, rows = _words(source, lines, paragraph, frame)
@@ -56,13 +61,22 @@ def read(
         if tag == token:
             yield sentence_from_words(cells[token], path=source.name, line=numbers[0])
             continue
+        labels = None if tag is None else cells[tag]
+        if name and labels is not None:
+            pairs = [[pair.partition("=") for pair in cell.split("|")] for cell in labels]
+            labels = tuple(next((value for key, _, value in several if key == name), "") for several in pairs)
+            if "" in labels:
+                at = labels.index("")
+                problem = f"expected {name}=... in the column {field}"
+                source.fail(problem, numbers[at], "\t".join(rows[at]), whole=paragraph)
+                continue
         words = tuple(map(intern, cells[token]))
         yield Sentence(
             words,
-            None if tag is None else tuple(map(intern, cells[tag])),
+            None if labels is None else tuple(map(intern, labels)),
             text,
             None if text is None else _align(words, text),
-            {name: tuple(map(intern, cells[i])) for name, i in extra},
+            {one: tuple(map(intern, cells[i])) for one, i in extra},
             source.name,
             numbers,
             Frame(tags, tuple(frame)),
@@ -72,14 +86,14 @@ def read(
 def write(sentences: Iterable[Sentence], *, tags: str | None = None) -> Iterator[str]:
     """Each sentence with all that was around its words, or with its text if that is all that is known.
 
-    Tags go to the column `tags`: by default the one they were read from, else UPOS. ``misc.NAME`` writes them as
-    ``NAME=tag`` into MISC, beside what is there. Further columns go where their names say.
+    Tags go to the column `tags`: by default the one they were read from, else UPOS, or ``misc.NER`` for those of spans.
+    ``misc.NAME`` writes ``NAME=tag`` into MISC, beside what is there. Further columns go where their names say.
     """
     if tags is not None:
         _index(tags.partition(".")[0])
     for sentence in sentences:
         frame = sentence.frame if isinstance(sentence.frame, Frame) else None
-        column = tags or (frame and frame.tags) or "upos"
+        column = tags or (frame and frame.tags) or ("misc.NER" if _are_spans(sentence.tags or ()) else "upos")
         rows = format_rows(sentence, _columns(sentence, column.lower()), "\t")
         if frame is None:
             if sentence.text is not None and ("\n" in sentence.text or "\r" in sentence.text):
@@ -90,6 +104,11 @@ def write(sentences: Iterable[Sentence], *, tags: str | None = None) -> Iterator
             for position, line in reversed(frame.lines):
                 lines.insert(position, line)
             yield "\n".join(lines) + "\n"
+
+
+def _are_spans(tags: Sequence[str]) -> bool:
+    """Whether these are labels of spans with types and O, and not parts of speech."""
+    return bool(tags) and all(tag == "O" or (len(tag) > 1 and SPAN_LABEL.fullmatch(tag)) for tag in tags)
 
 
 def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:

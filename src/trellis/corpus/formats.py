@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from trellis.corpus import annotation_tools, conll, conllu, jsonl, segmented, spacy
+from trellis.corpus import annotation_tools, brat, conll, conllu, jsonl, segmented, spacy, tables
 from trellis.corpus.bad_tags import OnBadTags, mend_tags, refuse_bad_tags
 from trellis.corpus.sniff import DOCBIN, guess_content, is_array, is_comma_separated
 from trellis.corpus.source import (
+    SHEETS,
     OnError,
     ReadReport,
     Source,
@@ -37,7 +38,8 @@ class Format:
     name: str
     about: str
     read: Callable[..., Iterator[Sentence]]
-    write: Callable[..., Iterator[str]]
+    write: Callable[..., Any]
+    """Gives pieces of text; brat's writes files into a folder."""
     suffixes: tuple[str, ...] = ()
 
 
@@ -52,6 +54,15 @@ _TABLE = (
     Format("spans", _LABELLED, annotation_tools.read, annotation_tools.write),
     Format("segmented", "one sentence per line, words between spaces", segmented.read, segmented.write, (".seg",)),
     Format("wordtag", _TAGGED, segmented.read_tagged_words, segmented.write_tagged_words),
+    Format("csv", "a row per token, or per sentence, below a header: CSV, TSV", tables.read, tables.write, (".csv",)),
+    Format(
+        "excel",
+        "the same in an Excel sheet, read where pandas is installed",
+        tables.read_excel,
+        tables.write_excel,
+        SHEETS,
+    ),
+    Format("brat", "a folder of texts (.txt) with their annotations (.ann)", brat.read, brat.write, (".ann",)),
     Format("spacy", "spaCy's DocBin (.spacy), read where spaCy is installed", spacy.read, spacy.write, (".spacy",)),
 )
 FORMATS = {form.name: form for form in _TABLE}
@@ -76,16 +87,19 @@ def format_of_path(path: StrPath) -> Format:
 
 def guess_format(source: Source) -> tuple[Format, str]:
     """The format of a file to be read, and what told."""
-    if source.data is not None:
-        return FORMATS["spacy"], f"it is {DOCBIN}"
     suffix, _ = split_suffixes(source.path)
+    if source.data is not None:
+        return (FORMATS["excel"], "it is a sheet") if suffix in SHEETS else (FORMATS["spacy"], f"it is {DOCBIN}")
+    if source.folder is not None:
+        return FORMATS["brat"], "it is a folder with .ann files"
     by_name = _SUFFIXES.get(suffix)
     by_content = guess_content(source.opening if is_array(source.opening) else source.head)
     # A name decides alone if the content tells nothing else; columns by name may be of another kind of columns.
     trusted = (
         by_content is None
-        or by_name in ("conllu", "segmented")
-        or (by_name == "conll" and by_content[0] not in ("conll", "conllu", "wordtag"))
+        or by_name in ("conllu", "segmented", "brat")
+        or (by_name == "csv" and by_content[0] == "segmented")
+        or (by_name == "conll" and by_content[0] not in ("conll", "conllu", "wordtag", "csv"))
     )
     if by_name is not None and trusted:
         name, reason = by_name, f"the name ends in {suffix}"
@@ -94,12 +108,11 @@ def guess_format(source: Source) -> tuple[Format, str]:
     else:
         name, reason = by_content
         # Cells separated by commas are no words: to take them for such would train on nonsense.
-        if name == "segmented" and (suffix == ".csv" or is_comma_separated(source.head)):
-            marks = "semicolons" if source.head.count(";") > source.head.count(",") else "commas"
+        if name == "segmented" and is_comma_separated(source.head):
             raise DataError(
-                f"{source.name}: it looks like columns separated by {marks}, which no format has; separate them by "
-                "tabs (a blank line after each sentence) for conll, or give --format segmented (for tag and convert "
-                '--from segmented, in Python format="segmented") if these are lines of words'
+                f"{source.name}: it looks like a table without names of its columns: give --format csv --columns "
+                'token,tag (in Python format="csv", columns=[...]) with the names of all, or --format segmented if '
+                "these are lines of words; tag and convert have --from instead of --format"
             )
     return FORMATS[name], reason
 
@@ -115,8 +128,10 @@ class Stream:
     def of(cls, form: Format, source: Source, options: dict[str, Any]) -> Stream:
         """The sentences that a format reads from an opened file, with options of its own."""
         check_options(form.read, options, f"reading {form.name}")
-        if source.data is not None and form.name != "spacy":
-            raise DataError(f"{source.name}: expected {form.name}, found {DOCBIN}")
+        is_binary, is_folder = form.name in ("spacy", "excel"), form.name == "brat"
+        if (source.data is not None and not is_binary) or (source.folder is not None and not is_folder):
+            found = "a folder" if source.folder is not None else guess_format(source)[1].removeprefix("it is ")
+            raise DataError(f"{source.name}: expected {form.name}, found {found}")
         return cls(source.report, form.read(source, **options))
 
     @property
@@ -211,7 +226,10 @@ def write(
             yield sentence
 
     try:
-        write_text(path, chosen.write(counted(), **options), encoding)
+        if chosen.name == "brat":
+            brat.write(path, counted(), **options)
+        else:
+            write_text(path, chosen.write(counted(), **options), encoding)
     except UnicodeEncodeError as error:
         raise DataError(f"{path}: sentence {count} cannot be written as {encoding}: {error.reason}") from None
     return count
@@ -258,7 +276,7 @@ def convert(
     options = dict(write_options or {})
     target_scheme, notes = None, []
     converted: Iterable[Sentence]
-    if to_scheme or on_bad_tags or form.name in ("spans", "segmented"):
+    if to_scheme or on_bad_tags or form.name in ("spans", "brat", "segmented"):
         mended = mend_tags(stream, on_bad_tags=on_bad_tags or "error", scheme=from_scheme)
         notes, source_scheme, style = mended.notes, mended.detection.scheme, mended.detection.style
         from_scheme = source_scheme
@@ -266,14 +284,14 @@ def convert(
             converted = _as_words(mended.sentences, source_scheme)
         else:
             target_scheme = to_scheme or source_scheme
-            if form.name == "spans":
+            if form.name in ("spans", "brat"):
                 options["scheme"] = target_scheme
             convert_one = partial(
                 convert_tags,
                 source=source_scheme,
                 target=target_scheme,
                 style=style,
-                target_style=Style.PREFIX if form.name == "spans" else style,
+                target_style=Style.PREFIX if form.name in ("spans", "brat") else style,
             )
             converted = (
                 sentence if sentence.tags is None else sentence.with_tags(convert_one(sentence.tags))

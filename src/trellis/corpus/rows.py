@@ -12,10 +12,14 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
+from trellis.corpus.sniff import TAG_NAMES, TOKEN_NAMES, position_of
 from trellis.corpus.source import LineError, StrPath, check_options, names_of, refuse, split_suffixes
+from trellis.corpus.tables import Layout, sentences_of_rows
 from trellis.errors import CorpusError, DataError, needed, shown
 from trellis.text import Sentence, located
 
@@ -29,32 +33,140 @@ _RESERVED = ("id", "text", "offsets")
 TABLES = {".parquet": "Parquet", ".arrow": "Arrow"}
 """Suffixes of files that hold tables, and what they are called."""
 _ROWS = 4096
+_SAMPLE = 50
 _BYTES = 1 << 22
 
 
 def from_rows(
-    rows: Iterable[Row],
+    rows: Any,
     *,
-    tokens: str = "tokens",
+    tokens: str | None = None,
     tags: str | None = None,
     names: Sequence[str] | None = None,
 ) -> Iterator[Sentence]:
-    """Sentences from rows.
+    """Sentences from rows: of a `datasets.Dataset`, of a table of pandas, polars or pyarrow, or any mappings.
 
-    Other fields that are as long as the tokens and hold strings, or ids with names, become columns. `names`
-    spells whole-number tags; without it the names in ``rows.features`` do.
+    A row is a sentence if its tokens are a list. If they are one string, it is a token, and a sentence ends where
+    the column that names the sentences changes, or at an empty row: see `trellis.corpus.tables`. Other fields that are
+    as long as the tokens and hold strings, or ids with names, become columns.
+
+    Args:
+        rows: the rows, or the table.
+        tokens: the field of the tokens; default: the first with a usual name.
+        tags: the field of the tags; default: the first with a usual name.
+        names: of whole-number tags; default: those in ``rows.features``.
+
     """
-    if not isinstance(rows, Iterable):
-        raise DataError(f"expected rows to iterate over, found {shown(rows)}")
+    if isinstance(rows, Mapping):
+        raise DataError(
+            f"expected rows, found a mapping of {names_of(rows)}: of several data sets give one, from_rows(rows[...]); "
+            "of columns make a table, from_rows(pandas.DataFrame(rows))"
+        )
     features = getattr(rows, "features", None) or {}
-    labels = {field: getattr(feature, "feature", None) for field, feature in features.items()}
+    labels = {field: getattr(feature, "feature", None) or feature for field, feature in features.items()}
     known = {field: spelled for field, label in labels.items() if (spelled := getattr(label, "names", None))}
-    for number, row in enumerate(rows):
+    table = _rows_of_table(rows) if is_frame(rows) else rows
+    if not isinstance(table, Iterable):
+        raise DataError(f"expected rows to iterate over, found {shown(rows)}")
+    iterator = iter(table)
+    ahead = list(islice(iterator, _SAMPLE))
+    first: Any = ahead[0] if ahead else {}
+    fields = [str(field) for field, _ in first.items()] if hasattr(first, "items") else []
+    tokens = tokens or _usual(fields, ["tokens"], TOKEN_NAMES) or "tokens"
+    if tags is None and not any(name in fields for name in TAG_FIELDS):  # which each row may have or not
+        tags = _usual(fields, [], TAG_NAMES)
+    values = (row.get(tokens) for row in ahead if hasattr(row, "get"))
+    is_token = isinstance(next((value for value in values if value is not None), None), str)
+    if fields and (is_token or (tokens not in fields and is_frame(rows))):
+        tags = tags or _usual(fields, TAG_FIELDS, TAG_NAMES)
+        yield from _token_rows(chain(ahead, iterator), fields, tokens, tags, names, known)
+        return
+    for number, row in enumerate(chain(ahead, iterator)):
         try:
             _check_mapping(row)
+            if is_frame(rows):
+                row = {name: value for name, value in row.items() if value is not None}
             yield sentence_from_row(row, tokens, tags, names, known)
         except (LineError, DataError) as error:
             raise DataError(f"row {number}: {error}") from None
+
+
+def is_frame(rows: object) -> bool:
+    """Whether this is a table of pandas, polars or pyarrow, or a data set of Hugging Face."""
+    ways = ("itertuples", "iter_rows", "collect_schema", "to_pylist", "features")
+    kind = type(rows)
+    return any(hasattr(rows, way) for way in ways) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
+
+
+def _rows_of_table(table: Any) -> Iterator[Row]:
+    """The rows of a table; empty cells are None."""
+    if not hasattr(table, "iter_rows") and hasattr(table, "collect_schema"):  # of polars, not computed yet
+        table = table.collect()
+    if hasattr(table, "iter_rows"):
+        rows = table.iter_rows(named=True)
+    elif hasattr(table, "itertuples"):
+        fields = list(map(str, table.columns))
+        rows = (dict(zip(fields, row, strict=True)) for row in table.itertuples(index=False, name=None))
+    elif hasattr(table, "to_batches"):
+        rows = chain.from_iterable(batch.to_pylist() for batch in table.to_batches(_ROWS))
+    else:
+        rows = table.to_pylist() if hasattr(table, "to_pylist") else iter(table)
+    for row in rows:  # pandas' empty cell is NaN
+        yield {name: None if _is_missing(value) else value for name, value in row.items()}
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether this is None, NaN, or the missing value of pandas, which says nothing about being equal."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def _usual(fields: Sequence[str], exact: Sequence[str], usual: Sequence[str]) -> str | None:
+    """The first of these names that a field has, or else of the usual ones."""
+    position = position_of(usual, fields)
+    known = next((name for name in exact if name in fields), None)
+    return known if known is not None or position is None else fields[position]
+
+
+def _token_rows(
+    rows: Iterable[Row],
+    fields: Sequence[str],
+    tokens: str,
+    tags: str | None,
+    names: Sequence[str] | None,
+    names_by_field: Mapping[str, Sequence[str]],
+) -> Iterator[Sentence]:
+    """The sentences of rows that are tokens."""
+    spelling = names_by_field if names is None or tags is None else {**names_by_field, tags: names}
+
+    def cells(number: int, row: Row) -> tuple[int, list[str]]:
+        values = {field: value for field in fields if (value := row.get(field)) is not None}
+        try:
+            fields_of_names = {*spelling, *([] if tags is None else [tags])}
+            spelled = {field: _string(values[field], field, spelling) for field in fields_of_names if field in values}
+        except LineError as error:
+            raise DataError(f"row {number}: {error}") from None
+        return number, [spelled.get(field) or str(values.get(field, "")) for field in fields]
+
+    def fail(problem: str, number: int, row: Sequence[str]) -> None:
+        if len(row) == len(fields) and not row[fields.index(tokens)]:
+            problem += "; pandas.read_csv(..., keep_default_na=False) reads words such as null and NA"
+        raise DataError(f"row {number}: {problem}")
+
+    if tokens not in fields:
+        raise DataError(
+            f"expected a column of tokens ({', '.join(TOKEN_NAMES[:4])}, ...), found the columns {names_of(fields)}: "
+            'corpus.from_rows(table, tokens="...", tags="...") names those of tokens and tags'
+        )
+    table = (cells(number, row) for number, row in enumerate(rows))
+    sample = list(islice(table, _SAMPLE))
+    try:
+        layout = Layout.of(fields, [row for _, row in sample], tokens, tags)
+    except LineError as error:
+        raise DataError(f"the table: {error}") from None
+    for sentence in sentences_of_rows(chain(sample, table), layout, path=None, fail=fail):
+        yield replace(sentence, lines=())
 
 
 def to_rows(
@@ -168,7 +280,8 @@ def _string(value: object, field: str, names: Mapping[str, Sequence[str]]) -> st
         raise LineError(f"expected strings in {field!r}, found {shown(value)}")
     if field not in names:
         raise LineError(
-            f"expected strings in {field!r}, found the number {shown(value)}: write its name (in Python pass names=)"
+            f"expected strings in {field!r}, found the number {shown(value)}: write its name, or give the names "
+            "of all numbers, --names O,B-PER (in Python names=[...])"
         )
     if not 0 <= index < len(names[field]):
         raise LineError(f"expected ids 0 to {len(names[field]) - 1} in {field!r}, found {shown(index)}")

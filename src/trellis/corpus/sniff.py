@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from trellis.text.conventions import word_list
 from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
 
 DOCBIN = "a spaCy DocBin"
-"""The one binary format that is read: see `trellis.corpus.spacy`."""
+"""A binary format that is read: see `trellis.corpus.spacy`."""
+OFFICE = ("a ZIP archive, as docx, xlsx, odt and npz files are, too", "an old Office document")
+"""What sheets of Excel are, which `trellis.corpus.tables` reads."""
 
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "a PNG image"),
@@ -20,8 +24,8 @@ _MAGIC = (
     (b"GIF87a", "a GIF image"),
     (b"GIF89a", "a GIF image"),
     (b"%PDF-", "a PDF document"),
-    (b"PK\x03\x04", "a ZIP archive, as docx, xlsx, odt and npz files are, too"),
-    (b"\xd0\xcf\x11\xe0", "an old Office document"),
+    (b"PK\x03\x04", OFFICE[0]),
+    (b"\xd0\xcf\x11\xe0", OFFICE[1]),
     (b"{\\rtf", "an RTF document"),
     (b"\x1f\x8b\x08", "gzip data; its name must end in .gz"),
     (b"BZh91AY&SY", "bzip2 data; its name must end in .bz2"),
@@ -189,6 +193,51 @@ def is_delimiter(delimiter: str, items: Sequence[str]) -> bool:
     return look_like_tags(tags, short=delimiter == "/")
 
 
+TOKEN_NAMES = word_list("token tokens word words form wordform surface char character text 字 词 词元")
+TAG_NAMES = word_list(
+    "tag tags label labels ner nertag nertags nerlabel entity entities bio biotag iob iobtag wordlabels target postag "
+    "postags pos upos xpos chunktag chunktags chunk 标签"
+)
+SENTENCE_NAMES = word_list(
+    "sentence sentenceid sentid sentenceidx sentenceindex sentenceno sentencenumber sentencenr sent sentidx sentno "
+    "sentnum sentencenum satz 句子"
+)
+TOKEN_NUMBER_NAMES = word_list("tokenid tokenidx tokenno tokenindex wordid wordidx wordno wordindex")
+"""Usual names of columns, most usual first, without spaces, marks and capitals: see `usual_name`."""
+DELIMITERS_OF_CELLS = (",", ";", "\t", "|")
+
+
+def usual_name(name: str) -> str:
+    """A name without what people write in different ways: ``Sentence #`` and ``sentence`` are the same."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def position_of(usual: Sequence[str], names: Iterable[str]) -> int | None:
+    """The first of the usual names that a column has: the number of that column."""
+    known = [usual_name(name) for name in names]
+    return next((known.index(name) for name in usual if name in known), None)
+
+
+def cells_of(line: str, delimiter: str, *, quoted: bool = True) -> list[str] | None:
+    """The cells of a row without the spaces around them; None where a quoted cell is not closed."""
+    try:
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        rows = list(csv.reader([line], delimiter=delimiter, quoting=quoting, skipinitialspace=True, strict=True))
+    except csv.Error:
+        return None
+    return [cell.strip(_EDGES) for cell in rows[0]] if rows else []
+
+
+def header_of_table(line: str) -> list[str] | None:
+    """The names of columns in the first line of a table: tokens, and tags or sentences."""
+    for delimiter in DELIMITERS_OF_CELLS:
+        names = cells_of(line, delimiter) or []
+        roles = [position_of(usual, names) is not None for usual in (TOKEN_NAMES, TAG_NAMES, SENTENCE_NAMES)]
+        if sum(roles) > 1 and (roles[0] or roles[1]) and len(names) > 1:
+            return names
+    return None
+
+
 # The format: the guesser looks at the first 500 lines that are not blank, and says what told. Columns separated by
 # spaces look like sentences of a few words, so they need evidence: nearly all lines have as many columns, and one
 # behind the first looks like tags:
@@ -201,7 +250,7 @@ Guess = tuple[str, str]
 """The name of a format, and what told."""
 
 _UD_ROW = re.compile(r"1(?:-\d+)?(?:\t[^\t]*){9}")
-_BREAK = re.compile(r"\n[ \t]*\n(?=.*\S)")
+BREAK = re.compile(r"\n[ \t]*\n(?=.*\S)")
 _MARK = re.compile(r"[^\w\s]{1,3}")
 
 
@@ -219,6 +268,8 @@ def guess_content(head: str) -> Guess | None:
 
 def _guess_lines(head: str, lines: list[str]) -> Guess:
     data = [line for line in lines if not line.startswith(("# ", DOCSTART))] or lines
+    if names := header_of_table(data[1] if re.fullmatch("(?i)sep=.", data[0]) and len(data) > 1 else data[0]):
+        return "csv", f"its first line names the columns {', '.join(names)}"
     if any(_UD_ROW.fullmatch(line) for line in data[:20]):
         return "conllu", "it has ten columns that begin with word numbers"
     # Where a cell of most lines is a text of several words, tabs do not separate columns of tokens.
@@ -245,7 +296,7 @@ def _told_by_columns(head: str, rows: list[list[str]], *, marked: bool) -> str |
     width, count = Counter(map(len, rows)).most_common(1)[0]
     if count < MOSTLY * len(rows):
         return None
-    has_breaks = _BREAK.search(head) is not None
+    has_breaks = BREAK.search(head) is not None
     if width == 1:
         marks = sum(_MARK.fullmatch(row[0]) is not None for row in rows if len(row) == 1)
         is_list = has_breaks and marks and len(rows) >= 5 and head.count("\n\n") * 2 < len(rows)

@@ -32,7 +32,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, Literal, NoReturn, TypeVar
 
-from trellis.corpus.sniff import DOCBIN, binary_kind, suggest_encoding
+from trellis.corpus.sniff import DOCBIN, OFFICE, binary_kind, suggest_encoding
 from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened, shown, some_of
 from trellis.files import replacing
 from trellis.lazy import cached
@@ -46,6 +46,8 @@ OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]
 """The number of its first line, whole lines, and whether surrogates mark some as unusable; see `Source.is_unusable`."""
 
+SHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
+"""Suffixes of sheets that pandas reads."""
 LONGEST = 1 << 26
 """Characters that a line, a record or a sentence may have."""
 SHOWN = 10
@@ -318,8 +320,10 @@ class Source:
         self._broken: list[CorpusError] | None = [] if keep_broken else None
         self._broken_size = 0
         self.data: bytes | None = None
-        """All bytes of a spaCy DocBin, which has no text to be read."""
-        texts = self._read_text()
+        """All bytes of a spaCy DocBin or a sheet of Excel, which have no text to be read."""
+        self.folder = Path(self.path) if self.name != "<stdin>" and any(Path(self.name).rglob("*.ann")) else None
+        """The folder of brat that is read; no other format has folders."""
+        texts = self._read_text() if self.folder is None else iter(())
         first: list[str] = []
         while sum(map(len, first)) < _OPENING and (text := next(texts, None)) is not None:
             first.append(text)
@@ -360,6 +364,23 @@ class Source:
     def _take_broken(self) -> list[CorpusError]:
         broken, self._broken, self._broken_size = self._broken or [], [], 0
         return broken
+
+    def beside(self, path: Path) -> Source:
+        """Another file of the same folder, whose errors and changes are those of this one."""
+        other = Source(path, encoding=self._encoding, on_error=self.on_error)
+        other.report = self.report
+        return other
+
+    def decoded(self) -> str:
+        """The whole text with its line ends as they are; what does not decode is an error."""
+        data = Path(self.path).read_bytes()
+        try:
+            return data.decode(self._encoding).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            like = suggest_encoding(data)
+            advice = _PASS_ENCODING if like is None else f"it looks like {like}: --encoding {like}"
+            problem = f"expected text in {self._encoding}, found {error.reason} at byte {error.start}"
+            raise DataError(f"{self.name}: {problem}; {advice}") from None
 
     def texts(self) -> Iterator[str]:
         """The text in pieces that end anywhere; for a file that is not made of lines."""
@@ -513,10 +534,10 @@ class Source:
                     return
 
     def _check_binary(self, head: bytes, file: IO[bytes]) -> bool:
-        """Refuse a file that is not text by its name; the bytes of a DocBin are taken, and then nothing is left."""
+        """Refuse a file that is not text; a DocBin or a sheet of Excel is read whole, and then nothing is left."""
         if self._codec.name.startswith(("utf-16", "utf-32")) or (kind := binary_kind(head)) is None:
             return False
-        if kind != DOCBIN:
+        if kind != DOCBIN and not (kind in OFFICE and split_suffixes(self.path)[0] in SHEETS):
             raise DataError(f"{self.name}: expected text, found {kind}")
         blocks = [head]
         while block := read_block(file, self.name, _BLOCK):

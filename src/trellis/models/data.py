@@ -17,7 +17,9 @@ import numpy as np
 from trellis import metrics, store
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.corpus.bad_tags import OnBadTags, check_on_bad_tags, mend, notes_on, refusal, spellings
+from trellis.corpus.rows import from_rows, is_frame
 from trellis.corpus.source import SHOWN
+from trellis.corpus.tables import LONG
 from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown, some_of, warn
 from trellis.lazy import cached
 from trellis.tags import (
@@ -39,6 +41,8 @@ Label = str | None | Iterable[str]
 Scores: TypeAlias = "metrics.EntityScores | metrics.TaggingScores"  # a text: to tag, neither is imported
 MOST_PAIRS = 10_000
 """Pairs of labels with a state of their own: with this many, one table of the chain takes 800 MB."""
+_FEW_WORDS, _SEVERAL = 0.05, 100
+"""The share of tokens of several characters that a corpus of characters may have, and how many decide at once."""
 TOKENIZER = (
     "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
     "file of Hugging Face's tokenizers (.json); unset: like the training data"
@@ -88,6 +92,8 @@ class Labelled:
     @classmethod
     def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None, *, first: int = 0) -> Labelled:
         """Check that each input has its labels, one per token."""
+        if labels is None and is_frame(inputs):
+            inputs = list(from_rows(inputs))
         items = listed(inputs)
         tags: list[Sequence[Label]] = []
         if labels is None:
@@ -116,7 +122,10 @@ class Labelled:
         for i, item in enumerate(items, first):
             if type(item) is not list:
                 check_sized(i, item)
-        if list(map(len, items)) != list(map(len, tags)):
+        lengths = list(map(len, items))
+        if note := long_sentence(items, lengths, first):
+            warn(note)
+        if lengths != list(map(len, tags)):
             i = next(i for i, item in enumerate(items) if len(item) != len(tags[i]))
             counts = f"{number_of(len(items[i]), 'token')} and {number_of(len(tags[i]), 'label')}"
             raise DataError(f"{name_of(first + i, items[i])} has {counts}: expected as many")
@@ -334,10 +343,28 @@ def tokens_of(item: Any) -> Sequence[Any]:
 
 
 def are_characters(inputs: Sequence[Any]) -> bool:
-    """Whether all tokens are single characters."""
-    tokens = chain.from_iterable(map(tokens_of, inputs))
-    tokens = chain([next(tokens, "")], tokens)  # without any, there is one that is no character
-    return all(isinstance(token, str) and (len(token) == 1 or len(graphemes(token)) == 1) for token in tokens)
+    """Whether nearly all tokens are single characters: a few odd ones make no words of a corpus of characters."""
+    total = words = 0
+    for tokens in map(tokens_of, inputs):
+        total += len(tokens)
+        for token in tokens:
+            if not isinstance(token, str) or (len(token) != 1 and len(graphemes(token)) != 1):
+                words += 1
+        if words > _SEVERAL and words > _FEW_WORDS * total:
+            return False  # a corpus of words is not read to its end
+    return total > words and words <= _FEW_WORDS * total
+
+
+def long_sentence(items: Sequence[Any], lengths: Sequence[int], first: int = 0) -> str | None:
+    """A note on the longest sentence if it has more tokens than any sentence has."""
+    longest = max(lengths, default=0)
+    if longest <= LONG:
+        return None
+    name = name_of(first + lengths.index(longest), items[lengths.index(longest)])
+    return (
+        f"{name} has {longest:,} tokens: is a blank line missing, or a column that numbers the sentences? "
+        f"{number_of(sum(length > LONG for length in lengths), 'sentence')} of more than {LONG:,} tokens in all"
+    )
 
 
 def name_of(number: int, item: Any) -> str:

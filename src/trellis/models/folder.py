@@ -107,14 +107,20 @@ def training(
         overwrite: discard such a training, and replace a model of another family.
 
     """
+    made = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
     target = prepare(path)
     is_main = is_first_process()
-    with locked(target) if is_main else nullcontext():
-        folder = ModelFolder(target, model, kind, resume=resume, overwrite=overwrite, is_main=is_main)
-        try:
-            yield folder
-        finally:
-            folder.training.close()
+    try:
+        with locked(target) if is_main else nullcontext():
+            folder = ModelFolder(target, model, kind, resume=resume, overwrite=overwrite, is_main=is_main)
+            try:
+                yield folder
+            finally:
+                folder.training.close()
+    finally:
+        for empty in made if is_main else ():  # of a training that was refused
+            with suppress(OSError):
+                empty.rmdir()
 
 
 def model_file(path: str | Path) -> Path:

@@ -1,0 +1,210 @@
+"""Tables with a header, as spreadsheets and Kaggle have them: where sentences begin, and which column is what."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trellis import corpus
+from trellis.corpus import from_rows
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+ADA = [(("Ada", "slept"), ("B-PER", "O")), (("London",), ("B-LOC",))]
+"""What most of the files hold."""
+
+
+def read(folder: Path, content: str | bytes, name: str = "a.csv", **options: Any) -> list[Any]:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return [(one.tokens, one.tags) for one in corpus.read(folder / name, **options)]
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ("Sentence #,Word,POS,Tag\nSentence: 1,Ada,NNP,B-PER\n,slept,VBD,O\nSentence: 2,London,NNP,B-LOC\n", {}),
+        ("sentence_id,token,label\n1,Ada,B-PER\n1,slept,O\n2,London,B-LOC\n", {}),
+        ("token;tag\r\nAda;B-PER\r\nslept;O\r\n;\r\nLondon;B-LOC\r\n", {}),
+        ("word\ttag\nAda\tB-PER\nslept\tO\n\nLondon\tB-LOC\n", {}),
+        ("word_id|word|tag\n1|Ada|B-PER\n2|slept|O\n1|London|B-LOC\n", {}),
+        ("sep=;\nsent;word;ner\n1;Ada;B-PER\n1;slept;O\n2;London;B-LOC\n", {}),
+        ('"Sentence ID", "Word", "NER"\n"1", "Ada", "B-PER"\n"1", "slept", "O"\n"2", "London", "B-LOC"\n', {}),
+        ("\ufeff句子,词,标签\n1,Ada,B-PER\n1,slept,O\n2,London,B-LOC\n", {}),
+        ("no,word,ner\n1,Ada,B-PER\n,slept,O\n2,London,B-LOC\n", {"columns": ["sentence", "token", "tag"]}),
+        ("1,Ada,B-PER\n1,slept,O\n2,London,B-LOC\n", {"columns": ["sentence", "token", "tag"]}),
+        ("x,y,sentence\nB-PER,Ada,1\nO,slept,1\nB-LOC,London,2\n", {"tokens": "y", "tags": "x"}),
+        ("x,y,sentence\nB-PER,Ada,1\nO,slept,1\nB-LOC,London,2\n", {"tokens": 1, "tags": 0}),
+        ("sentence,word,tag\n1,Ada,1\n1,slept,0\n2,London,2\n", {"names": ["O", "B-PER", "B-LOC"]}),
+        ('sentence,word_labels\nAda slept,"B-PER,O"\nLondon,B-LOC\n', {}),
+        ("Sentence #,Sentence,Tag\n1,Ada slept,\"['B-PER', 'O']\"\n2,London,['B-LOC']\n", {}),
+        ('tokens,ner_tags\n"[""Ada"", ""slept""]",[1 0]\n"[\'London\']",[2]\n', {"names": ["O", "B-PER", "B-LOC"]}),
+    ],
+)
+def test_a_table_is_read_as_the_sentences_that_it_shows(tmp_path: Path, content: str, options: dict[str, Any]) -> None:
+    assert read(tmp_path, content, **options) == ADA
+
+
+def test_cells_of_other_encodings_are_read_or_the_encoding_is_named(tmp_path: Path) -> None:
+    content = "satz;wort;tag\n1;Müller;B-PER\n1;grüßte;O\n2;Jürgen;B-PER\n".encode("cp1252")
+    options = {"tokens": "wort"}
+    assert read(tmp_path, content, encoding="cp1252", **options)[0] == (("Müller", "grüßte"), ("B-PER", "O"))
+    with pytest.raises(DataError, match=r"a\.csv:2: expected text in utf-8, .* cp1252: --encoding cp1252"):
+        read(tmp_path, content, **options)
+
+
+def test_quotation_marks_and_missing_values_are_words(tmp_path: Path) -> None:
+    content = 'sentence,word,tag\n1,"""",O\n1,",",O\n1,null,O\n1,NA,O\n'
+    assert read(tmp_path, content) == [(('"', ",", "null", "NA"), ("O",) * 4)]
+    assert read(tmp_path, 'word\ttag\n"\tO\nAda\tB-PER\n', "a.tsv") == [(('"', "Ada"), ("O", "B-PER"))]
+
+
+def test_further_columns_lines_and_names_of_sentences_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Sentence #,Word,POS,Tag,\nx,Ada,NNP,B-PER,\n,slept,VBD,O,\n")
+    (sentence,) = corpus.read(path)
+    assert sentence == Sentence(["Ada", "slept"], ["B-PER", "O"], columns={"POS": ["NNP", "VBD"]})
+    assert [sentence.line_of(i) for i in range(2)] == [2, 3]
+    corpus.write(tmp_path / "b.csv", [sentence])
+    assert (tmp_path / "b.csv").read_text() == "sentence,token,POS,tag\nx,Ada,NNP,B-PER\nx,slept,VBD,O\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            "a,b\nAda,O\n",
+            r"a\.csv:1: expected the name of a column of tokens .*, found 'a', 'b'; .*--columns token,tag",
+        ),
+        (
+            "text,label\nI love it,pos\nI hate it,neg\n",
+            r":1: expected a token per row, .* found 'I love it' with 'pos'",
+        ),
+        ("word,tag,x\nAda,O\n", r"a\.csv:2: expected 3 cells as in the first row, found 2: 'Ada,O'"),
+        ("sentence,word,tag\n1,Ada,\n", r"a\.csv:2: expected a tag in the column 'tag', found an empty cell"),
+        ("sentence,word,tag\n1,,O\n", r"a\.csv:2: expected a token in the column 'word', found an empty cell"),
+        ('word,tag\nAda,O\n"b,O\nc,O\n', r"a\.csv:3: expected a closing quotation mark, found the end of the file"),
+        ('word,tag\n"b,O\nc"d,O\n', r"a\.csv:2: expected a cell whose quotation marks are closed"),
+        ('word,tag\n"b\nc",O\n', r"a\.csv:2: expected a token, found a cell of several lines"),
+        (
+            "tokens,tags\na b c,O O O\na b,O O\na b,O\n",
+            r"a\.csv:4: expected as many tags as words, found 1 in 'tags' and 2",
+        ),
+        ("word,tag,tag\nAda,O,O\n", r"a\.csv:1: expected columns of different names, found two named 'tag'"),
+        ("word,tag\n" + "Ada,O\n" * 1001, r"expected a column that names the sentences .* found 1,001 rows"),
+    ],
+)
+def test_what_a_table_lacks_is_named_with_its_line(tmp_path: Path, content: str, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        read(tmp_path, content)
+
+
+def test_a_bad_row_costs_its_sentence_only(tmp_path: Path) -> None:
+    content = "sentence,word,tag\n1,a,O\n1,b\n1,c,O\n2,d,O\n3,,O\n4,e,O\n"
+    assert read(tmp_path, content, on_error="skip") == [(("d",), ("O",)), (("e",), ("O",))]
+
+
+def test_sentences_of_other_columns_cannot_stand_in_one_table(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="expected the columns sentence, token, tag, found sentence, token"):
+        corpus.write(tmp_path / "a.csv", [Sentence(["a"], ["O"]), Sentence(["b"])])
+
+
+class Frame:
+    """What pandas shows of a table."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self._columns = columns
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    def itertuples(self, *, index: bool, name: None) -> Any:
+        return zip(*self._columns.values(), strict=True)
+
+
+class Polars:
+    """What polars shows of a table that is not computed yet."""
+
+    columns = property(lambda self: 1 / 0)
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def collect_schema(self) -> None: ...
+
+    def collect(self) -> Any:
+        kind = type("DataFrame", (), {"columns": [], "iter_rows": lambda _, named: iter(self._rows)})
+        return kind()
+
+
+TOKENS = {"Sentence #": ["1", float("nan"), "2"], "Word": ["Ada", "slept", "London"], "Tag": ["B-PER", "O", "B-LOC"]}
+LISTS = {"tokens": [["Ada", "slept"], ["London"]], "tags": [["B-PER", "O"], ["B-LOC"]]}
+
+
+def arrow(columns: dict[str, list[Any]]) -> Any:
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.table({name: [None if x != x else x for x in values] for name, values in columns.items()})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        Frame(**TOKENS),
+        Frame(**LISTS),
+        Polars([dict(zip(TOKENS, row, strict=True)) for row in zip(*TOKENS.values(), strict=True)]),
+        arrow(TOKENS),
+        arrow(LISTS),
+        arrow(TOKENS).to_batches()[0],
+        [{"word": "Ada", "tag": "B-PER"}, {"word": "slept", "tag": "O"}, {}, {"word": "London", "tag": "B-LOC"}],
+    ],
+)
+def test_tables_in_memory_have_a_row_per_token_or_per_sentence(table: Any) -> None:
+    assert [(one.tokens, one.tags) for one in from_rows(table)] == ADA
+
+
+def test_ids_of_tokens_are_spelled_by_the_features() -> None:
+    names = SimpleNamespace(names=["O", "B-PER", "B-LOC"])
+    rows = Frame(sentence=[1, 1, 2], word=["Ada", "slept", "London"], tag=[1, 0, 2])
+    rows.features = {"tag": names, "word": SimpleNamespace(dtype="string")}  # type: ignore[attr-defined]
+    assert [(one.tokens, one.tags) for one in from_rows(rows)] == ADA
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        (Frame(a=["x"], b=["O"]), r"found the columns 'a', 'b': corpus\.from_rows\(table, tokens=.*, tags=.*\) names"),
+        (Frame(token=["a"], tag=[1]), r"^row 0: expected strings in 'tag', found the number 1: .*names=\[\.\.\.\]"),
+        (
+            Frame(sentence=[1, 1], token=["a", None], tag=["O", "O"]),
+            r"^row 1: .* found an empty cell; .*keep_default_na=False",
+        ),
+        ({"train": [], "test": []}, r"found a mapping of 'train', 'test': .* from_rows\(rows\[\.\.\.\]\)"),
+    ],
+)
+def test_a_table_that_is_not_understood_names_the_call_that_reads_it(table: Any, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        list(from_rows(table))
+
+
+def test_sheets_are_read_by_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse(sheet: int, **options: Any) -> Any:
+        assert options == {"header": None, "dtype": str, "na_filter": False}
+        rows = [("Sentence", "Word", "Tag"), ("1", "Ada", "B-PER"), ("", "slept", "O"), ("2", "London", "B-LOC")]
+        return SimpleNamespace(itertuples=lambda index: iter(rows))
+
+    book = SimpleNamespace(sheet_names=["data", "notes"], parse=parse)
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(ExcelFile=lambda data: book))
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(b"PK\x03\x04...")
+    found = corpus.read(path)
+    assert [(one.tokens, one.tags) for one in found] == ADA
+    assert found.report.notes() == ["sheets behind the first, which are not read: 1", "  notes"]
+    with pytest.raises(DataError, match="expected text, found a ZIP archive"):
+        read(tmp_path, b"PK\x03\x04...", "a.zip")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(Exception, match=r"trellis-crf\[excel\]"):
+        corpus.read(path)
