@@ -59,6 +59,11 @@ def read(folder: Path, content: str, name: str = "file", **options: Any) -> Corp
         ("a.jsonl", '["a", {"entities": []}]\n', "spans"),
         ("a.json", '[\n  {"id": 1, "data": {"text": "a"}, "annotations": []}\n]', "spans"),
         ("a.json", "[]", "jsonl"),
+        ("a.csv", "Sentence #,Word,POS,Tag\n", "csv"),
+        ("a.txt", "word;tag\nAda;O\n", "csv"),
+        ("a.tsv", "token\tlabel\nAda\tO\n", "csv"),
+        ("a", "sep=;\nsentence_id;token\n1;Ada\n", "csv"),
+        ("a.csv", "Ada\tO\nBob\tO\n", "conll"),
         ("a", "", "conll"),
     ],
 )
@@ -122,8 +127,8 @@ def test_conll_columns_are_chosen_by_index_and_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem", "options"),
     [
-        ("Word\tTag\nIda\tB-PER\n", ":1: .* found a header: remove this line", {}),
-        ("sentence_id\tword\tlabel\n0\tIda\tB-PER\n", ":1: .* found a header", {}),
+        ("Word Tag\nIda B-PER\n", ":1: .* found a header: remove this line", {}),
+        ("sentence_id word label\n0 Ida B-PER\n", ":1: .* found a header", {}),
         ("a b c\nIda NNP B-PER\n", ":1: .* found a header", {"columns": ["a", "b", "c"]}),
         ("T1\tPER 0 3\tIda\nT2\tLOC 4 6;8 9\tRome\n", ":1: .* an annotation of brat", {}),
     ],

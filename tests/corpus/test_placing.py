@@ -121,13 +121,6 @@ def test_lines_that_end_in_carriage_returns_are_refused(tmp_path: Path, format: 
         corpus.read(path, format=format)
 
 
-def test_semicolons_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("word;tag\nAda;B-PER\n")
-    with pytest.raises(DataError, match="columns separated by semicolons, which"):
-        corpus.read(path)
-
-
 @pytest.mark.parametrize("options", [{"tags": 2}, {"tags": "ner", "columns": ["number", "token", "ner"]}])
 def test_a_file_to_be_tagged_may_lack_the_column_of_the_tags(tmp_path: Path, options: dict[str, object]) -> None:
     path = written(tmp_path / "a.conll", 0, counted=True)
