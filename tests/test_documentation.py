@@ -101,6 +101,7 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
                 assert printed == snippet.text, f"{page}:{snippet.line}"
             printed, learned = "", False
         elif snippet.file:
+            Path(snippet.file).parent.mkdir(exist_ok=True)
             Path(snippet.file).write_text(snippet.text, encoding="utf-8")
     assert not printed, f"{page} prints what it does not show"
     for file, picture in catalogue.drawn(page, names).items():
