@@ -51,7 +51,7 @@ def test_a_bad_record_is_an_error_if_it_is_asked_for(folder, shell, ner_model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["in"], "with --out the folder to write"),
+        (["in"], "in is tagged into a folder of tagged files: name it with --out"),
         (["--engine", "local"], "name the folder to tag"),
         (["in", "--out", "out", "--kbest", "2"], "--kbest is for single files"),
         (["in", "--out", "out", "--pipe", "--engine", "local"], "--pipe is for single files"),

@@ -164,6 +164,11 @@ def test_a_model_behind_the_file_is_noticed(shell, here, ner_model, command):
     assert (done.code, done.out, done.err) == (2, "", message)
 
 
+def test_a_file_where_a_text_belongs(shell, here, ner_model):
+    done = shell("explain", ner_model, "dev.conll")
+    assert (done.code, done.err) == (2, "trellis: dev.conll is a file: expected a text in quotes\n")
+
+
 def test_short_help_is_help(shell):
     for command in ([], ["tag"], ["train"]):
         assert shell(*command, "-h").out == shell(*command, "--help").out

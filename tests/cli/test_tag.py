@@ -57,6 +57,15 @@ def test_an_argument_without_blanks_that_names_no_file_is_an_error(here, shell, 
     assert f"Anna slept: {problem}" in shell("tag", ner_model, "Anna slept", "--from", "conll").err
 
 
+def test_a_person_is_told_that_the_keyboard_is_read(here, ner_model):
+    screen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "trellis", "tag", str(ner_model), "--from", "text"]
+    os.write(screen, b"Rome\nRome\n\x04")
+    done = subprocess.run(command, stdin=terminal, capture_output=True, check=True, timeout=60)
+    assert done.stdout == 2 * b"Rome\tB-LOC\n\n"
+    assert b"reading from the keyboard: one sentence per line, Ctrl-D ends it" in done.stderr
+
+
 RECORDS = {
     "texts": {"id": 7, "url": "http://x", "text": "Anna slept", "score": 0.12345678901},
     "tokens": {"id": "a", "tokens": ["Anna", "slept"], "meta": {"k": [1, None]}, "ner_tags": ["O", "O"]},

@@ -250,6 +250,16 @@ def test_an_unwritable_folder_is_known_before_training(here, shell, monkeypatch)
         assert "closed cannot be written: Permission denied" in shell(*TRAIN, "--out", "closed").err
 
 
+@pytest.mark.parametrize("data", ["nowhere.conll", "empty.conll", "bad.conll"])
+def test_a_refused_training_leaves_no_folder(here, shell, data):
+    Path("empty.conll").touch()
+    Path("bad.conll").write_text("a\tO\nb\n")
+    Path("old").mkdir()
+    for out in ("new", "old"):
+        assert shell("train", "-m", "crf", "--train", data, "-o", out).code == 1
+    assert (Path("new").exists(), list(Path("old").iterdir())) == (False, [])
+
+
 def test_a_traceback_only_with_debug(here, shell):
     assert "Traceback" in shell(*TRAIN, "--set", "c3=1", "--debug").err
     assert "Traceback" in shell("--debug", *TRAIN, "--set", "c3=1").err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +41,8 @@ def explain(
       trellis explain model "Ada met Charles" --json
     """  # noqa: D301 - \b tells click to keep the lines
     check_order(model, [text])
+    if os.path.isfile(text):
+        raise ConfigError(f"{text} is a file: expected a text in quotes")
     tagger = load(model)
     sentence = splitter("whitespace" if tokens else tagger.tokenizer_).sentence(text)
     if not len(sentence):

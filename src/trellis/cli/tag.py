@@ -293,6 +293,9 @@ def tag(
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     telling = counted() if watched else nullcontext(lambda sentences, tokens: None)
     with open_output(out) as file, report_file(lexicons.lexicon_report) as job.report, telling as tell:
+        if not paths and source in (None, *TEXTS) and sys.stdin.isatty():
+            typer.echo("reading from the keyboard: one sentence per line, Ctrl-D ends it", err=True)
+            paths = [sys.stdin.read() or "\n"]
         for path in paths or ["-"]:
             whole = (to or usual_form(job, "text", file)) in ("inline", "jsonl")
             if _is_text(path):
@@ -313,7 +316,7 @@ def _pieces_of_text(inputs: Inputs, text: str, sentences: bool, whole: bool) -> 
     """The lines of an argument that is text; with `sentences` its sentences, or the text as a document of them."""
     if sentences and whole:
         return iter([Document((), None, text, ())])
-    lines = [text[a:b] for a, b in split_sentences(text)] if sentences else text.split("\n")
+    lines = [text[a:b] for a, b in split_sentences(text)] if sentences else text.removesuffix("\n").split("\n")
     return map((splitter("whitespace") if inputs.form == "tokens" else inputs.tokenizer).sentence, lines)
 
 
@@ -321,8 +324,10 @@ def _tag_shards(model: str, paths: list[str], out: str, quiet: bool, **settings:
     """Tag folders with the settings of `tag_folder`; say what was done, and what went wrong."""
     from trellis.distributed import tag_folder
 
-    if out == "-" or not paths or "-" in paths:
+    if not paths or "-" in paths:
         raise ConfigError("shards are files: name the folder to tag, and with --out the folder to write")
+    if out == "-":
+        raise ConfigError(f"{paths[0]} is tagged into a folder of tagged files: name it with --out")
     with stoppable(), folder_progress(quiet) as progress:
         report = tag_folder(model, paths, out, progress=progress, **settings)
     if not quiet:
