@@ -18,8 +18,8 @@ from trellis.server.limits import ServerLimits, piece_of
 from trellis.server.problems import RequestError, problem_of
 from trellis.server.schemas import LINES
 
-Line = tuple[int, bytes | None]
-"""Its number in the body, and its content; None if it is too long."""
+Block = tuple[int, bytes | None]
+"""The number of a line, and this line and others after it; None is one line that is too long."""
 
 
 class LinesResponse:
@@ -36,32 +36,32 @@ class LinesResponse:
         await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head goes without waiting
         number, last = 0, b""
         try:
-            async for lines in blocks_of(_pieces(receive, self._limits.seconds), self._limits.line_bytes):
-                number = lines[-1][0] + 1
-                await send({"type": "http.response.body", "body": await self._answer(lines), "more_body": True})
+            async for number, lines in blocks_of(_pieces(receive, self._limits.seconds), self._limits.line_bytes):
+                answers = await self._answer(number, lines)
+                await send({"type": "http.response.body", "body": answers, "more_body": True})
+                number += 1 if lines is None else lines.count(b"\n")
         except (ClientDisconnect, OSError):
             return
         except Exception as error:
             last = _error_line(error, number)
         await send({"type": "http.response.body", "body": last})
 
-    async def _answer(self, lines: Sequence[Line]) -> bytes:
+    async def _answer(self, number: int, lines: bytes | None) -> bytes:
         """The answers to lines: all together, or if that fails, one after another, to find those that are wrong."""
         try:
-            contents = [content for _, content in lines if content is not None]
-            if len(contents) < len(lines):
-                most = self._limits.line_bytes
-                raise RequestError("too_large", f"the line is too long: expected at most {most} bytes")
-            return await self._ask(contents)
+            return await self._ask(lines)
         except Exception as error:
-            if len(lines) == 1 or (isinstance(error, RequestError) and error.status == 503):
-                return b"".join([_error_line(error, number) for number, _ in lines])
-            return b"".join([await self._answer([line]) for line in lines])
+            each = [one for one in enumerate((lines or b"").split(b"\n"), number) if not _is_empty(one[1])]
+            if isinstance(error, RequestError) and error.status == 503:
+                return b"".join([_error_line(error, i) for i, _ in each])
+            if len(each) < 2:
+                return _error_line(error, each[0][0] if each else number)
+            return b"".join([await self._answer(i, line) for i, line in each])
 
-    async def _ask(self, contents: Sequence[bytes]) -> bytes:
+    async def _ask(self, lines: bytes | None) -> bytes:
         """The answers to lines that are all right; they wait while there is no room for them."""
         seconds, answers = self._limits.seconds, []
-        for job in await self._batcher.in_thread(self._build, contents):
+        for job in await self._batcher.in_thread(self._jobs, lines):
             answer = await self._batcher.submit_patiently(job)
             try:
                 async with asyncio.timeout(seconds):
@@ -69,6 +69,13 @@ class LinesResponse:
             except TimeoutError:
                 raise RequestError("deadline_passed", f"there was no answer within {seconds:g} seconds") from None
         return b"".join(answers)
+
+    def _jobs(self, lines: bytes | None) -> list[BatchJob]:
+        most = self._limits.line_bytes
+        contents = [] if lines is None else lines.split(b"\n")
+        if lines is None or max(map(len, contents)) > most:
+            raise RequestError("too_large", f"the line is too long: expected at most {most} bytes")
+        return self._build([line for line in contents if not _is_empty(line)])
 
 
 async def _pieces(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
@@ -87,24 +94,33 @@ async def _pieces(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[list[Line]]:
-    """The lines of a body that are not empty, those that end in one piece together."""
-    first, rest, skipping = 0, b"", False
+async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[Block]:
+    """The lines of a body, those that end in one piece together."""
+    number, size, skipping = 0, 0, False
+    begun: list[bytes] = []  # pieces of a line that has no end yet
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        numbered: list[Line] = [
-            (number, line if len(line) <= longest else None) for number, line in enumerate(lines, first) if line.strip()
-        ]
-        if skipping and lines:  # the end of a line that is too long
-            numbered = [(first, None), *(line for line in numbered if line[0] > first)]
-            skipping = False
-        if len(rest) > longest:
-            rest, skipping = b"", True
-        if numbered:
-            yield numbered
-        first += len(lines)
-    if rest.strip() or skipping:
-        yield [(first, None if skipping else rest)]
+        end = piece.rfind(b"\n") + 1
+        if skipping and not end:
+            continue
+        if skipping:  # the end of a line that is too long
+            first = piece.index(b"\n") + 1
+            yield number, None
+            number, end, piece, skipping = number + 1, end - first, piece[first:], False
+        if end:
+            lines = b"".join([*begun, piece[:end]])
+            yield number, lines
+            number += lines.count(b"\n")
+            begun, size = [], 0
+        begun.append(piece[end:])
+        size += len(begun[-1])
+        if size > longest:
+            begun, size, skipping = [], 0, True
+    if size or skipping:
+        yield number, None if skipping else b"".join(begun)
+
+
+def _is_empty(line: bytes) -> bool:
+    return not line or line.isspace()
 
 
 def _error_line(error: Exception, number: int) -> bytes:
