@@ -30,3 +30,4 @@ def test_the_limits_of_the_guide_are_those_of_the_code() -> None:
     assert f"{limits.high_tokens:,} tokens wait" in text
     assert limits.low_tokens * 2 == limits.high_tokens
     assert f"in {limits.seconds:g} seconds" in text
+    assert f"at most {limits.lexicon_characters:,} characters" in text

@@ -28,6 +28,7 @@ SMALL = ServerLimits(
     k=5,
     explained_tokens=4,
     lexicon_entries=2,
+    lexicon_characters=100,
 )
 
 
@@ -92,6 +93,7 @@ def strict(registry: ModelRegistry) -> Any:
         ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a", "strength": "x"}]}, 422, "a strength must be"),
         ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a", "label": "X"}]}, 422, "X"),
         ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a"}] * 3}, 413, "has 3 entries: expected at most 2"),
+        ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a" * 51}] * 2}, 413, "has 102 characters in all entries"),
         ("/v1/trellis", {"text": "a", "k_best": 0}, 422, r"Expected `int` >= 1 - at `\$.k_best`"),
         ("/v1/trellis", {"texts": ["a"]}, 422, "unknown field 'texts'; did you mean 'text'"),
         ("/v1/explain", {"text": "a", "positions": [1]}, 422, r"must be in 0\.\.0, got 1"),

@@ -183,6 +183,10 @@ class JobBuilder:
         given = given or []
         if len(given) > self.limits.lexicon_entries:
             raise too_large(f"lexicon has {len(given)} entries: expected at most {self.limits.lexicon_entries}")
+        characters = sum(len(entry.surface) for entry in given)
+        if characters > self.limits.lexicon_characters:
+            most = self.limits.lexicon_characters
+            raise too_large(f"lexicon has {characters} characters in all entries: expected at most {most}")
         entries: list[Entry] = []
         for i, entry in enumerate(given):
             try:

@@ -96,8 +96,8 @@ async def _pieces(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
 
 async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[Block]:
     """The lines of a body, those that end in one piece together."""
-    number, size, skipping = 0, 0, False
-    begun: list[bytes] = []  # pieces of a line that has no end yet
+    number, skipping = 0, False
+    begun = bytearray()  # of a line that has no end yet; pieces by themselves could take twenty times their bytes
     async for piece in pieces:
         end = piece.rfind(b"\n") + 1
         if skipping and not end:
@@ -107,16 +107,16 @@ async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator
             yield number, None
             number, end, piece, skipping = number + 1, end - first, piece[first:], False
         if end:
-            lines = b"".join([*begun, piece[:end]])
+            lines = bytes(begun) + piece[:end]
             yield number, lines
             number += lines.count(b"\n")
-            begun, size = [], 0
-        begun.append(piece[end:])
-        size += len(begun[-1])
-        if size > longest:
-            begun, size, skipping = [], 0, True
-    if size or skipping:
-        yield number, None if skipping else b"".join(begun)
+            begun.clear()
+        begun += piece[end:]
+        if len(begun) > longest:
+            begun.clear()
+            skipping = True
+    if begun or skipping:
+        yield number, None if skipping else bytes(begun)
 
 
 def _is_empty(line: bytes) -> bool:

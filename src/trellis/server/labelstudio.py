@@ -130,7 +130,7 @@ def prediction_job(body: bytes, builder: JobBuilder) -> BatchJob:
     name = request.params.get("model") if isinstance(request.params, dict) else None
     model, names = builder.registry.get(name if isinstance(name, str) else UNSET), interface(config)
     if names.labels and names.labels.isdisjoint(model.kinds):
-        theirs, ours = ", ".join(sorted(names.labels)), ", ".join(model.kinds) or "none"
+        theirs, ours = ", ".join(sorted(names.labels))[:200], ", ".join(model.kinds) or "none"
         raise invalid(f"label_config has none of the labels of {model.name}: it has {theirs}, the model {ours}")
     texts, version = [_text(task.data, i, names) for i, task in enumerate(request.tasks)], version_of(model)
 

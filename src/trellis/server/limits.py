@@ -34,6 +34,8 @@ class ServerLimits:
     """Labellings that may be asked for."""
     lexicon_entries: int = 1000
     """Entries of the lexicon of a request."""
+    lexicon_characters: int = 100_000
+    """Of all these entries together: each takes fifteen bytes, and lexicons are kept for the next request."""
     explained_tokens: int = 64
     """Positions that one request may ask reasons for."""
     seconds: float = 30.0
@@ -80,22 +82,21 @@ class BodyReader:
         expected = int(length[:20]) if length.isdecimal() else None
         if expected is not None and expected > most:
             raise await _too_large(request.receive, most)
-        pieces, size, more = [], 0, True
-        while more and size != expected:  # that nothing more comes would be a message of its own
+        body, more = bytearray(), True  # a list of small pieces could take twenty times their bytes
+        while more and len(body) != expected:  # that nothing more comes would be a message of its own
             try:
                 piece, more = piece_of(await request.receive())
             except ClientDisconnect:
                 raise RequestError("incomplete_body", "the body ended before its end", closes=True) from None
-            pieces.append(piece)
-            size += len(piece)
+            body += piece
             self._held += len(piece)
-            request.scope[_HELD] = size
+            request.scope[_HELD] = len(body)
             if self._held > self._limits.held_bytes:
                 message = f"{self._held} bytes of requests are here: expected at most {self._limits.held_bytes}"
                 raise RequestError("overloaded", message, retry_after=1, closes=True)
-            if size > most:
+            if len(body) > most:
                 raise await _too_large(request.receive, most)
-        return b"".join(pieces)
+        return bytes(body)
 
     def release(self, request: Request) -> None:
         """Forget the body of a request that is answered."""
