@@ -192,6 +192,7 @@ void finish(const Prepared<R>& prepared, double gap, const R* alpha, Runner<R>& 
 // The emission factors of a chain: exponentials, which the backward pass finds on the tape again.
 template <typename R>
 struct ExpFactors {
+  static constexpr bool are_computed = true;
   static constexpr int64_t fold_every = 64;  // steps whose expected transitions are added up in R
   const Batch<R>& batch;
   const Tape<R>* tape;
@@ -222,15 +223,16 @@ void forward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, co
       finish(prepared, prepared.gap, x + (active - 1) * P, runner, log_partition[runner.b], status[runner.b]);
     }
     if (!active) return;
-    // The emissions first: they do not wait for the step before, so the processor overlaps the two.
-    for (int g = 0; g < active; ++g) E[g] = factors.forward(runners[g], t, P, memory + g * P);
+    // Emissions that are computed come first: they do not wait for the step before, so the processor overlaps the two.
+    for (int g = 0; g < active && Factors::are_computed; ++g) E[g] = factors.forward(runners[g], t, P, memory + g * P);
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
     } else {
       multiply<R>(int(active), x, prepared.forward, L, P, y);
     }
     for (int g = 0; g < active; ++g) {
-      const R scale = rescale(E[g], P, y + g * P, prepared.mixing, runners[g]);
+      const R* factor = Factors::are_computed ? E[g] : factors.forward(runners[g], t, P, memory + g * P);
+      const R scale = rescale(factor, P, y + g * P, prepared.mixing, runners[g]);
       if (!tape) continue;
       const int64_t at = runners[g].row + t;
       __builtin_memcpy(tape->alpha + at * P, y + g * P, P * sizeof(R));

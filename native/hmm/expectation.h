@@ -1,7 +1,7 @@
 // The E-step of Baum-Welch over a corpus of symbols.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "base/tasks.h"
 #include "chain/outcome.h"
 #include "chain/sums.h"

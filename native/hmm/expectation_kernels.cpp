@@ -15,6 +15,7 @@ using namespace chain::TRELLIS_ISA;
 // The emission factors of a token, as ExpFactors: its symbol's row, or a copy of it without the states that are not
 // allowed.
 struct SymbolFactors {
+  static constexpr bool are_computed = false;
   static constexpr int64_t fold_every = int64_t(1) << 62;  // sums in double need no folding
   const HmmTokens tokens;
   const double *emissions, *peaks;
