@@ -1,14 +1,28 @@
-// Small arithmetic that every room needs, and the one place that compares counts with what 32 bits can number.
+// Blocks of numbers and small arithmetic that every room needs, for code that is compiled once, and the one place that
+// compares counts with what 32 bits can number.
 #pragma once
 
-#include "base/block.h"
+#define TRELLIS_ISA driver
+#include "base/memory.h"
+#undef TRELLIS_ISA
 
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace trellis {
+
+using driver::Block;
+using driver::parts_of;
+using driver::round_up;
+
+// Gives memory back: `v = {}` would only make it empty.
+template <typename T>
+void release(std::vector<T>& v) {
+  std::vector<T>().swap(v);
+}
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();  // the score of what cannot be
 

@@ -4,6 +4,7 @@
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
 #include "chain/inference.h"
 
+#include "bind/labels.h"
 #include "bind/python.h"
 #include "bind/stl.h"
 
@@ -32,13 +33,6 @@ std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* 
   return list;
 }
 
-template <typename R>
-Gradient<R> gradient_at(int64_t rows, nb::handle emissions, nb::handle transitions, nb::handle start, nb::handle end,
-                        int64_t edge_count, nb::handle edges) {
-  return {pointer<R>(emissions), pointer<R>(transitions), pointer<R>(start), pointer<R>(end),
-          rows,                  pointer<R>(edges),       edge_count};
-}
-
 // The sum of what `losses` gives, times scale.
 template <typename R, typename F>
 Outcome total(const Inference<R>& inference, double scale, R* out, F losses) {
@@ -48,26 +42,11 @@ Outcome total(const Inference<R>& inference, double scale, R* out, F losses) {
   return outcome;
 }
 
-// The labels of each sequence's tokens, of an array with one per row: one object for each label, and a reference to it
-// for each token.
+// The labels of each sequence's tokens, of an array with one per row.
 nb::list lists(const Layout& layout, const int64_t* labels, int64_t rows, int64_t L) {
-  std::vector<nb::object> objects;
-  for (int64_t j = 0; j < L; ++j) objects.push_back(nb::int_(j));
-  const auto row = [&](int64_t token) { return layout.rows.empty() ? token : layout.rows[size_t(token)]; };
-  nb::object found = nb::steal(PyList_New(Py_ssize_t(layout.sequences())));
-  if (!found.is_valid()) throw nb::python_error();
-  for (int64_t b = 0; b < layout.sequences(); ++b) {
-    const int64_t first = layout.offsets[size_t(b)], length = layout.offsets[size_t(b) + 1] - first;
-    nb::object own = nb::steal(PyList_New(length));
-    if (!own.is_valid()) throw nb::python_error();
-    for (int64_t t = 0; t < length; ++t) {
-      const int64_t at = row(first + t);
-      if (at >= rows || labels[at] < 0 || labels[at] >= L) throw nb::index_error("a token has no label");
-      NB_LIST_SET_ITEM(own.ptr(), t, objects[size_t(labels[at])].inc_ref().ptr());
-    }
-    NB_LIST_SET_ITEM(found.ptr(), b, own.release().ptr());
-  }
-  return nb::borrow<nb::list>(found);
+  nb::list numbers;
+  for (int64_t j = 0; j < L; ++j) numbers.append(j);
+  return name_lists(numbers, labels, rows, layout);
 }
 
 // Of one pass over all sequences.
@@ -87,66 +66,43 @@ void bind(nb::module_& m, const char* name) {
                           pointer<const R>(start), pointer<const R>(end), L, pointer<const R>(edges));
            })
       .def("log_partition", unlocked_method(&I::log_partition))
-      .def("score",
-           [](const I& self, nb::handle tags, nb::handle out) {
-             const int64_t* path = pointer<const int64_t>(tags);
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.score(path, to); });
-           })
+      .def("score", unlocked_function([](const I& self, const int64_t* tags, double* out) { return self.score(tags, out); }))
       .def("nll", unlocked_method(&I::nll))
       .def("total_nll",  // the sum over the batch times scale, as one number of type R
-           [](I& self, nb::handle tags, double scale, nb::handle out) {
-             const int64_t* path = pointer<const int64_t>(tags);
-             R* to = pointer<R>(out);
-             return unlocked([&] {
-               return total(self, scale, to, [&](double* losses) { return self.nll(path, losses, false); });
-             });
-           })
+           unlocked_function([](I& self, const int64_t* tags, double scale, R* out) {
+             return total(self, scale, out, [&](double* losses) { return self.nll(tags, losses, false); });
+           }))
       .def("total_nll_gradient",  // the same, and its gradient
-           [](I& self, nb::handle tags, double scale, nb::handle out, int64_t rows, nb::handle emissions,
-              nb::handle transitions, nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
-             const int64_t* path = pointer<const int64_t>(tags);
-             R* to = pointer<R>(out);
-             const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, edge_count, edges);
-             return unlocked([&] {
-               return total(self, scale, to, [&](double* losses) {
-                 return self.forward_backward(path, losses, scale, gradient);
-               });
+           unlocked_function([](I& self, const int64_t* tags, double scale, R* out, int64_t rows, R* emissions,
+                                R* transitions, R* start, R* end, int64_t edge_count, R* edges) {
+             return total(self, scale, out, [&](double* losses) {
+               return self.forward_backward(tags, losses, scale, {emissions, transitions, start, end, rows, edges, edge_count});
              });
-           })
+           }))
       .def("gradient",
            [](I& self, nb::handle weights, int64_t rows, nb::handle emissions, nb::handle transitions,
               nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
              const double* w = pointer<const double>(weights);
-             const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, edge_count, edges);
+             const Gradient<R> to{pointer<R>(emissions), pointer<R>(transitions), pointer<R>(start), pointer<R>(end),
+                                  rows, pointer<R>(edges), edge_count};
              nb::gil_scoped_release release;
-             self.gradient(w, gradient);
+             self.gradient(w, to);
            })
       .def("marginals",
-           [](I& self, nb::handle log_partition, int64_t rows, nb::handle emissions, nb::handle transitions,
-              nb::handle start, nb::handle end) {
-             double* to = pointer<double>(log_partition);
-             const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, 0, nb::int_(0));
-             return unlocked(work_of(self), [&] { return self.forward_backward(nullptr, to, 1.0, gradient); });
-           })
+           unlocked_function([](I& self, double* out, int64_t rows, R* emissions, R* transitions, R* start, R* end) {
+             return self.forward_backward(nullptr, out, 1.0, {emissions, transitions, start, end, rows});
+           }, work_of<R>))
       .def("pairwise", unlocked_method(&I::pairwise))
       .def("viterbi",
-           [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
-             int64_t* path = pointer<int64_t>(tags);
-             double* to = pointer<double>(scores);
-             return unlocked(work_of(self), [&] { return self.viterbi(path, rows, to); });
-           })
+           unlocked_function([](I& self, int64_t* tags, int64_t rows, double* scores) { return self.viterbi(tags, rows, scores); },
+                             work_of<R>))
       .def("viterbi_rounded",  // the same with scores of type R
-           [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
-             int64_t* path = pointer<int64_t>(tags);
-             R* to = pointer<R>(scores);
-             return unlocked([&] {
-               std::vector<double> found(size_t(self.layout().sequences()));
-               const Outcome outcome = self.viterbi(path, rows, found.data());
-               std::transform(found.begin(), found.end(), to, [](double score) { return R(score); });
-               return outcome;
-             });
-           })
+           unlocked_function([](I& self, int64_t* tags, int64_t rows, R* scores) {
+             std::vector<double> found(size_t(self.layout().sequences()));
+             const Outcome outcome = self.viterbi(tags, rows, found.data());
+             std::transform(found.begin(), found.end(), scores, [](double score) { return R(score); });
+             return outcome;
+           }))
       .def("viterbi_lists",
            [](I& self, int64_t rows, int64_t L) {
              std::vector<int64_t> tags(static_cast<size_t>(rows));
@@ -157,14 +113,11 @@ void bind(nb::module_& m, const char* name) {
       .def("entropy", unlocked_method(&I::entropy))
       .def("sample", unlocked_method(&I::sample))
       .def("spans",
-           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after,
-              nb::handle state_labels, int64_t labels, nb::handle out) {
-             const auto list = span_list(pointer<const int64_t>(spans), count, pointer<const int64_t>(tags),
-                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), labels);
-             const int64_t* label = pointer<const int64_t>(state_labels);
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.spans({list, self.layout().sequences()}, label, labels, to); });
-           })
+           unlocked_function([](I& self, const int64_t* spans, int64_t count, const int64_t* tags, const uint8_t* before,
+                                const uint8_t* after, const int64_t* state_labels, int64_t labels, double* out) {
+             const SortedSpans sorted(span_list(spans, count, tags, before, after, labels), self.layout().sequences());
+             return self.spans(sorted, state_labels, labels, out);
+           }))
       .def("weighted_nll", unlocked_method(&I::weighted_nll))
       .def("weighted_nll_gradient", unlocked_method(&I::weighted_nll_gradient))
       .def_prop_ro("tags",  // those that a loss was asked for, by token

@@ -37,16 +37,14 @@ uint32_t code_of(PyObject* number) {
 // meets for the first time (__missing__).
 nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle table) {
   constexpr const char* otherwise = "labels must be sequences of strings";
-  const Items outer(sequences.ptr(), otherwise);
-  if (!outer.is_valid()) throw nb::python_error();
+  const Items outer = sequence_items(sequences, otherwise);
   std::vector<uint32_t> codes;
   std::vector<Items> alive;  // what the cache has addresses of
   Cache cache;
   for (Py_ssize_t i = 0; i < outer.size(); ++i) {
-    alive.emplace_back(outer[i], otherwise);
-    if (!alive.back().is_valid()) throw nb::python_error();
-    for (Py_ssize_t j = 0; j < alive.back().size(); ++j) {
-      PyObject* label = alive.back()[j];
+    const Items& labels = alive.emplace_back(sequence_items(outer[i], otherwise));
+    for (Py_ssize_t j = 0; j < labels.size(); ++j) {
+      PyObject* label = labels[j];
       const size_t place = Cache::place(label);
       if (cache.keys[place] != label) {
         const nb::object code = nb::steal(PyObject_GetItem(table.ptr(), label));
@@ -77,14 +75,8 @@ nb::tuple count_steps(const Array<const uint32_t>& codes) {
 
 // The lists of `name_lists`, for lengths that anybody may have written.
 nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, const Array<const int64_t>& lengths) {
-  std::vector<int64_t> offsets(lengths.size() + 1, 0);
-  for (size_t b = 0; b < lengths.size(); ++b) {
-    const int64_t length = lengths.data()[b];
-    if (length < 0 || length > int64_t(ids.size()) - offsets[b])
-      throw nb::value_error("lengths do not add up to the number of labels");
-    offsets[b + 1] = offsets[b] + length;
-  }
-  return name_lists(names, ids.data(), offsets);
+  const int64_t tokens = int64_t(ids.size());
+  return name_lists(names, ids.data(), tokens, layout_of_lengths(lengths.data(), int64_t(lengths.size()), tokens));
 }
 
 // The labels of a compiled corpus.
@@ -98,20 +90,22 @@ nb::object best_of_dataset(const Labeller& labeller, const Dataset& data, const 
 
 }  // namespace
 
-nb::list name_lists(const nb::list& names, const int64_t* ids, const std::vector<int64_t>& offsets) {
-  nb::object lists = nb::steal(PyList_New(Py_ssize_t(offsets.size()) - 1));
+nb::list name_lists(const nb::list& names, const int64_t* ids, int64_t rows, const Layout& layout) {
+  std::vector<PyObject*> objects;
+  for (const nb::handle name : names) objects.push_back(name.ptr());
+  nb::object lists = nb::steal(PyList_New(Py_ssize_t(layout.sequences())));
   if (!lists.is_valid()) throw nb::python_error();
-  for (size_t b = 0; b + 1 < offsets.size(); ++b) {
-    const int64_t* id = ids + offsets[b];
-    const Py_ssize_t length = Py_ssize_t(offsets[b + 1] - offsets[b]);
-    PyObject* own = PyList_New(length);
+  for (int64_t b = 0; b < layout.sequences(); ++b) {
+    const int64_t first = layout.offsets[size_t(b)], length = layout.offsets[size_t(b) + 1] - first;
+    PyObject* own = PyList_New(Py_ssize_t(length));
     if (!own) throw nb::python_error();
     NB_LIST_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
-    for (Py_ssize_t t = 0; t < length; ++t) {
-      if (id[t] < 0 || id[t] >= NB_LIST_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
-      PyObject* name = NB_LIST_GET_ITEM(names.ptr(), Py_ssize_t(id[t]));
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t row = layout.rows.empty() ? first + t : layout.rows[size_t(first + t)];
+      if (row >= rows || ids[row] < 0 || size_t(ids[row]) >= objects.size()) throw nb::index_error("a label has no name");
+      PyObject* name = objects[size_t(ids[row])];
       Py_INCREF(name);
-      NB_LIST_SET_ITEM(own, t, name);
+      NB_LIST_SET_ITEM(own, Py_ssize_t(t), name);
     }
   }
   return nb::borrow<nb::list>(lists);

@@ -1,7 +1,7 @@
 // From weights and emissions to lists of labels as Python has them.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "bind/python.h"
 #include "chain/inference.h"
 #include "features/scoring.h"
@@ -16,8 +16,8 @@ namespace trellis::bind {
 using namespace chain;
 using namespace features;
 
-// A list for each sequence with names[ids[t]] for each of its tokens, offsets[b] .. offsets[b + 1] - 1.
-nanobind::list name_lists(const nanobind::list& names, const int64_t* ids, const std::vector<int64_t>& offsets);
+// A list for each sequence with names[ids[row]] for each of its tokens; there are so many rows.
+nanobind::list name_lists(const nanobind::list& names, const int64_t* ids, int64_t rows, const Layout& layout);
 
 // The chain of a model whose transitions do not depend on the place, and the name of each state.
 class Labeller {
@@ -46,7 +46,7 @@ class Labeller {
       outcome = find(layout, emissions, ids);
     });
     if (outcome.status) return nanobind::none();
-    return name_lists(names_, ids.data(), layout->offsets);
+    return name_lists(names_, ids.data(), layout->tokens(), *layout);
   }
 
  private:

@@ -42,7 +42,6 @@ void bind_runtime(nb::module_& m) {
 NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);  // a graph that lives until the interpreter ends is not a leak
   bind_runtime(m);
-  bind_attributes(m);
   bind_crfsuite(m);
   bind_dataset(m);
   bind_expectation(m);
@@ -50,11 +49,10 @@ NB_MODULE(_native, m) {
   bind_labels(m);
   bind_layers(m);
   bind_objective(m);
+  bind_optimizers(m);
   bind_segments(m);
   bind_text(m);
   bind_token_scorer(m);
-  bind_optimizers(m);
-  bind_words(m);
 }
 
 }  // namespace trellis::bind

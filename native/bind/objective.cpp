@@ -41,10 +41,20 @@ struct Training {
   Objective objective;
   nb::object arrays;
 
-  // For what walks the features of sentences.
-  const Objective& with_features() const {
+  // f(objective, sentences, count), which walks the features of these sentences.
+  template <typename F>
+  auto learn(const Array<const int64_t>& order, F f) const {
     if (objective.settled()) throw nb::value_error("a settled objective has no features: only evaluate works");
-    return objective;
+    return released([&] { return f(objective, order.data(), int64_t(order.size())); });
+  }
+  StateFeatures choose_states(double min_freq, bool all, std::vector<double>* counts = nullptr) const {
+    return features::choose_states(objective.data(), objective.supervision(), objective.attributes(), objective.L(), min_freq,
+                                   all, counts);
+  }
+  StateFeatures choose_edges(const Dataset& data, int64_t attributes, double min_freq, bool all,
+                             std::vector<double>* counts = nullptr) const {
+    return features::choose_edges(data, objective.supervision(), attributes, objective.L(), objective.base_scores().data(),
+                                  min_freq, all, counts);
   }
 };
 
@@ -53,12 +63,23 @@ nb::tuple arrays_of(const StateFeatures& features) {
                         copy_of(features.labels.data(), features.labels.size()));
 }
 
-nb::tuple counted(const StateFeatures& features, const std::vector<double>& counts) {
-  const nb::tuple arrays = arrays_of(features);
-  return nb::make_tuple(arrays[0], arrays[1], copy_of(counts.data(), counts.size()));
+// Features, and how often they occur, that choose(counts) chooses.
+template <typename F>
+nb::tuple counted(F choose) {
+  std::vector<double> counts;
+  const nb::tuple arrays = arrays_of(released([&] { return choose(&counts); }));
+  return nb::make_tuple(arrays[0], arrays[1], to_numpy(std::move(counts)));
 }
 
 using Result = std::tuple<int, int64_t, double>;  // status, sentence, loss
+
+// The outcome of f(loss), run without the interpreter lock.
+template <typename F>
+Result with_loss(F f) {
+  double loss = 0.0;
+  const Outcome outcome = released([&] { return f(&loss); });
+  return {outcome.status, outcome.sequence, loss};
+}
 
 nb::ndarray<nb::numpy, uint8_t> to_numpy(FlatPlan plan) {
   auto* flat = new FlatPlan(std::move(plan));
@@ -81,33 +102,18 @@ void bind_objective(nb::module_& m) {
            }, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg())
       .def("choose_states",
            [](Training& self, double min_freq, bool all) {
-             nb::gil_scoped_release release;
-             Objective& objective = self.objective;
-             objective.set_states(choose_states(objective.data(), objective.supervision(), objective.attributes(),
-                                                objective.L(), min_freq, all));
+             released([&] { self.objective.set_states(self.choose_states(min_freq, all)); });
            })
       .def("count_states",  // those that occur, and how often
            [](const Training& self) {
-             const Objective& objective = self.objective;
-             std::vector<double> counts;
-             StateFeatures states;
-             {
-               nb::gil_scoped_release release;
-               states = choose_states(objective.data(), objective.supervision(), objective.attributes(), objective.L(),
-                                      0.0, false, &counts);
-             }
-             return counted(states, counts);
+             return counted([&](std::vector<double>* counts) { return self.choose_states(0.0, false, counts); });
            })
       .def("set_states",
            [](Training& self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels) {
              self.objective.set_states({{ends.data(), ends.data() + ends.size()},
                                         {labels.data(), labels.data() + labels.size()}});
            })
-      .def("settle",
-           [](Training& self) {
-             nb::gil_scoped_release release;
-             self.objective.settle();
-           })
+      .def("settle", [](Training& self) { released([&] { self.objective.settle(); }); })
       .def("set_transitions",
            [](Training& self, const Array<const uint8_t>& transitions, const Array<const uint8_t>& start,
               const Array<const uint8_t>& end, const Array<const int32_t>& cells, const Array<const int32_t>& numbers,
@@ -124,23 +130,14 @@ void bind_objective(nb::module_& m) {
            }, nb::arg(), nb::arg().none())
       .def("choose_edges",
            [](Training& self, std::shared_ptr<Dataset> data, int64_t attributes, double min_freq, bool all) {
-             nb::gil_scoped_release release;
-             Objective& objective = self.objective;
-             StateFeatures edges = choose_edges(*data, objective.supervision(), attributes, objective.L(),
-                                                objective.base_scores().data(), min_freq, all);
-             objective.set_edges(std::move(data), std::move(edges));
+             released([&] {
+               StateFeatures edges = self.choose_edges(*data, attributes, min_freq, all);
+               self.objective.set_edges(std::move(data), std::move(edges));
+             });
            })
       .def("count_edges",
            [](const Training& self, const Dataset& data, int64_t attributes) {
-             const Objective& objective = self.objective;
-             std::vector<double> counts;
-             StateFeatures edges;
-             {
-               nb::gil_scoped_release release;
-               edges = choose_edges(data, objective.supervision(), attributes, objective.L(),
-                                    objective.base_scores().data(), 0.0, false, &counts);
-             }
-             return counted(edges, counts);
+             return counted([&](std::vector<double>* counts) { return self.choose_edges(data, attributes, 0.0, false, counts); });
            })
       .def("set_edges",
            [](Training& self, std::shared_ptr<Dataset> data, const Array<const int64_t>& ends,
@@ -152,27 +149,19 @@ void bind_objective(nb::module_& m) {
       .def("states", [](const Training& self) { return arrays_of(self.objective.states()); })
       .def("edges", [](const Training& self) { return arrays_of(self.objective.edges()); })
       .def("evaluate",
-           [](Training& self, const Array<const double>& weights, nb::object gradient) -> Result {
-             double loss = 0.0, *g = sized_or_null<double>(gradient, self.objective.size());
+           [](Training& self, const Array<const double>& weights, nb::object gradient) {
+             double* to = sized_or_null<double>(gradient, self.objective.size());
              check_weights(self.objective, weights.size(), weights.size());
-             const double* w = weights.data();
-             nb::gil_scoped_release release;
-             const Outcome outcome = self.objective.evaluate(w, g, &loss);
-             return {outcome.status, outcome.sequence, loss};
+             return with_loss([&](double* loss) { return self.objective.evaluate(weights.data(), to, loss); });
            }, nb::arg(), nb::arg().none())
       .def("plan_of",  // as bytes
            [](const Training& self, const Dataset& data) {
-             FlatPlan plan;
-             {
-               nb::gil_scoped_release release;
-               plan = self.objective.plan_of(data);
-             }
-             return to_numpy(std::move(plan));
+             return to_numpy(released([&] { return self.objective.plan_of(data); }));
            }, nb::rv_policy::move)
       .def("evaluate_part",  // of the sentences of a plan; the gradient is added
            [](Training& self, const Array<const uint8_t>& plan, nb::object tags, nb::object chain_tags,
               nb::object allowed, nb::object sentence_weights, nb::object token_weights,
-              const Array<const double>& weights, const Array<double>& gradient) -> Result {
+              const Array<const double>& weights, const Array<double>& gradient) {
              const PlanView view = read_plan(reinterpret_cast<const char*>(plan.data()), int64_t(plan.size()));
              const int64_t N = view.tokens(), L = self.objective.L();
              const Supervision known{sized_or_null<const int64_t>(tags, N), sized_or_null<const uint8_t>(allowed, N * L),
@@ -180,62 +169,43 @@ void bind_objective(nb::module_& m) {
                                      sized_or_null<const double>(token_weights, N)};
              const CorpusPart part{view, known, sized_or_null<const int64_t>(chain_tags, N)};
              check_weights(self.objective, weights.size(), gradient.size());
-             const double* w = weights.data();
-             double loss = 0.0, *g = gradient.data();
-             nb::gil_scoped_release release;
-             const Outcome outcome = self.objective.evaluate_part(part, w, g, &loss);
-             return {outcome.status, outcome.sequence, loss};
+             return with_loss([&](double* loss) {
+               return self.objective.evaluate_part(part, weights.data(), gradient.data(), loss);
+             });
            }, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
            nb::arg(), nb::arg())
       .def("descend",
            [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights, double rate,
               double decay, int64_t batch, int64_t done, double scale) {
              Descent descent{rate, decay, scale, batch, done};
-             const Objective& objective = self.with_features();
-             const int64_t* sentences = order.data();
-             const int64_t count = int64_t(order.size());
-             double loss = 0.0, *w = weights.data();
-             Outcome outcome;
-             {
-               nb::gil_scoped_release release;
-               outcome = descend(objective, sentences, count, descent, w, &loss);
-             }
+             double loss = 0.0;
+             const Outcome outcome = self.learn(order, [&](const Objective& objective, const int64_t* sentences, int64_t count) {
+               return features::descend(objective, sentences, count, descent, weights.data(), &loss);
+             });
              return nb::make_tuple(Result{outcome.status, outcome.sequence, loss}, descent.done, descent.scale);
            })
-      .def("perceptron", [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
-                            const Array<double>& sums, int64_t seen) {
-        const Objective& objective = self.with_features();
-             const int64_t* sentences = order.data();
-        const int64_t count = int64_t(order.size());
-        int64_t mistakes = 0;
-        double *w = weights.data(), *s = sums.data();
-        {
-          nb::gil_scoped_release release;
-          perceptron(objective, sentences, count, w, s, &seen, &mistakes);
-        }
-        return nb::make_tuple(seen, mistakes);
-      })
+      .def("perceptron",
+           [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
+              const Array<double>& sums, int64_t seen) {
+             int64_t mistakes = 0;
+             self.learn(order, [&](const Objective& objective, const int64_t* sentences, int64_t count) {
+               perceptron(objective, sentences, count, weights.data(), sums.data(), &seen, &mistakes);
+             });
+             return nb::make_tuple(seen, mistakes);
+           })
       .def("passive_aggressive",
            [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
               const Array<double>& sums, int64_t seen, int64_t type, double c, bool by_errors) {
-             const Objective& objective = self.with_features();
-             const int64_t* sentences = order.data();
-             const int64_t count = int64_t(order.size());
-             double cost, *w = weights.data(), *s = sums.data();
-             {
-               nb::gil_scoped_release release;
-               cost = passive_aggressive(objective, sentences, count, {type, c, by_errors}, w, s, &seen);
-             }
+             const double cost = self.learn(order, [&](const Objective& objective, const int64_t* sentences, int64_t count) {
+               return passive_aggressive(objective, sentences, count, {type, c, by_errors}, weights.data(), sums.data(), &seen);
+             });
              return nb::make_tuple(seen, cost);
            })
       .def("arow", [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
                       const Array<double>& variances, double gamma) {
-        const Objective& objective = self.with_features();
-             const int64_t* sentences = order.data();
-        const int64_t count = int64_t(order.size());
-        double *w = weights.data(), *v = variances.data();
-        nb::gil_scoped_release release;
-        return arow(objective, sentences, count, gamma, w, v);
+        return self.learn(order, [&](const Objective& objective, const int64_t* sentences, int64_t count) {
+          return arow(objective, sentences, count, gamma, weights.data(), variances.data());
+        });
       });
 }
 

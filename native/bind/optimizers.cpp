@@ -112,12 +112,7 @@ void bind_optimizers(nb::module_& m) {
                          const Array<float>& y) {
     const auto from = pointers<float>(vectors);
     const Steps step{x.data(), x_before.data(), g.data(), g_before.data()};
-    std::vector<double> products;
-    {
-      nb::gil_scoped_release release;
-      products = learn_step(step, v.data(), from, int64_t(v.size()), s.data(), y.data());
-    }
-    return copy_of(products.data(), products.size());
+    return to_numpy(released([&] { return learn_step(step, v.data(), from, int64_t(v.size()), s.data(), y.data()); }));
   });
 }
 

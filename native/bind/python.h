@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -113,6 +114,13 @@ auto by_type(Result (*single_precision)(Args...), Result (*double_precision)(Arg
   return [=](bool doubles, Args... args) { return (doubles ? double_precision : single_precision)(args...); };
 }
 
+// What f gives, run without the interpreter lock.
+template <typename F>
+auto released(F f) {
+  nanobind::gil_scoped_release release;
+  return f();
+}
+
 // (status, sequence) of the first problem
 using Report = std::pair<int, int64_t>;
 
@@ -154,13 +162,27 @@ struct Argument<T*> {
   static T* value(nanobind::handle array) { return pointer<T>(array); }
 };
 
-// A method that gives an Outcome, for Python; see `unlocked` and `pointer`.
-template <typename Self, typename... Parameters>
-auto unlocked_method(Outcome (Self::*method)(Parameters...)) {
-  return [method](Self& self, typename Argument<Parameters>::Type... given) {
-    const auto call = [&](Parameters... values) { return unlocked([&] { return (self.*method)(values...); }); };
+// A method, or a function of an object, that gives an Outcome, for Python; see `unlocked` and `pointer`. work(self) says how
+// much there is to do, or it may take long.
+struct Long {};
+template <typename F, typename Self, typename... Parameters, typename Work = Long>
+auto unlocked_function(F f, Outcome (F::*)(Self&, Parameters...) const, Work work = {}) {
+  return [=](Self& self, typename Argument<Parameters>::Type... given) {
+    const auto call = [&](Parameters... values) {
+      const auto run = [&] { return f(self, values...); };
+      if constexpr (std::is_same_v<Work, Long>) return unlocked(run);
+      else return unlocked(work(self), run);
+    };
     return call(Argument<Parameters>::value(given)...);
   };
+}
+template <typename F, typename Work = Long>
+auto unlocked_function(F f, Work work = {}) {
+  return unlocked_function(f, &F::operator(), work);
+}
+template <typename Self, typename... Parameters>
+auto unlocked_method(Outcome (Self::*method)(Parameters...)) {
+  return unlocked_function([method](Self& self, Parameters... values) { return (self.*method)(values...); });
 }
 
 // The items of the list or tuple that PySequence_Fast gives; not valid, with Python's error set, if the object is no
@@ -185,6 +207,13 @@ class Items {
   nanobind::object own_;
   bool is_list_;
 };
+
+// The items of a sequence; a TypeError that says `otherwise` if it is none.
+inline Items sequence_items(nanobind::handle sequence, const char* otherwise) {
+  Items items(sequence.ptr(), otherwise);
+  if (!items.is_valid()) throw nanobind::python_error();
+  return items;
+}
 
 // Brings near an object that is read once: its type, and if it is a string its text, which often lies in the next cache
 // line.
@@ -263,7 +292,6 @@ inline Items items_of(PyObject* object, const std::string& otherwise) {
 }
 
 // What each file of this folder adds to the Python module.
-void bind_attributes(nanobind::module_& m);
 void bind_crfsuite(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
@@ -271,10 +299,9 @@ void bind_inference(nanobind::module_& m);
 void bind_labels(nanobind::module_& m);
 void bind_layers(nanobind::module_& m);
 void bind_objective(nanobind::module_& m);
+void bind_optimizers(nanobind::module_& m);
 void bind_segments(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
 void bind_token_scorer(nanobind::module_& m);
-void bind_optimizers(nanobind::module_& m);
-void bind_words(nanobind::module_& m);
 
 }  // namespace trellis::bind

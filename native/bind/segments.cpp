@@ -39,13 +39,9 @@ void bind_segments(nb::module_& m) {
                           pointer<const double>(start), pointer<const double>(end), L);
            })
       .def("log_partition", unlocked_method(&I::log_partition))
-      .def("score",
-           [](I& self, nb::handle counts, nb::handle path, nb::handle out) {
-             const int64_t* own = pointer<const int64_t>(counts);
-             const auto* segments = reinterpret_cast<const PathSegment*>(pointer<const int64_t>(path));
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.score(own, segments, to); });
-           })
+      .def("score", unlocked_function([](const I& self, const int64_t* counts, const int64_t* path, double* out) {
+             return self.score(counts, reinterpret_cast<const PathSegment*>(path), out);
+           }))
       .def("marginals", unlocked_method(&I::marginals))
       .def("entropy", unlocked_method(&I::entropy))
       .def("viterbi", [](I& self) { return paths_of([&](SegmentPaths& paths) { return self.viterbi(paths); }); })

@@ -1,4 +1,4 @@
-// Tokens of raw text, and where they are in it.
+// Tokens of raw text and where they are in it; words and spans of raw text from the labels of its tokens.
 #include "bind/python.h"
 #include "text/words.h"
 
@@ -45,8 +45,7 @@ nb::object split_words(const EasyWords& words, nb::str text, const nb::dict& kno
 
 // (start, end) of each token, searched for one after another.
 nb::object find_tokens(nb::str text, nb::handle tokens) {
-  const Items items(tokens.ptr(), "tokens must be a sequence");
-  if (!items.is_valid()) throw nb::python_error();
+  const Items items = sequence_items(tokens, "tokens must be a sequence");
   const Py_ssize_t count = items.size(), length = PyUnicode_GetLength(text.ptr());
   nb::object found = nb::steal(PyTuple_New(count));
   if (!found.is_valid()) throw nb::python_error();
@@ -85,8 +84,7 @@ std::string_view utf8_of(PyObject* text) {
 
 // The bytes of all texts, where each begins and the last ends, and whether all are there: None is an empty one.
 nb::tuple pack_texts(nb::handle texts) {
-  const Items items(texts.ptr(), "texts must be a sequence");
-  if (!items.is_valid()) throw nb::python_error();
+  const Items items = sequence_items(texts, "texts must be a sequence");
   PackedTexts packed;
   packed.offsets.reserve(size_t(items.size()) + 1);
   bool all = true;
@@ -100,8 +98,7 @@ nb::tuple pack_texts(nb::handle texts) {
 
 // The same for names[id] of each id.
 nb::tuple pack_names(nb::handle names, const Array<const int64_t>& ids) {
-  const Items items(names.ptr(), "names must be a sequence");
-  if (!items.is_valid()) throw nb::python_error();
+  const Items items = sequence_items(names, "names must be a sequence");
   std::vector<std::string_view> views;
   for (Py_ssize_t i = 0; i < items.size(); ++i) views.push_back(utf8_of(items[i]));
   PackedTexts packed;
@@ -114,6 +111,147 @@ nb::tuple pack_names(nb::handle names, const Array<const int64_t>& ids) {
   return nb::make_tuple(to_numpy(std::move(packed.bytes)), to_numpy(std::move(packed.offsets)), true);
 }
 
+// numbers[label]: labels are mostly the same few objects, one after another.
+class LabelNumbers {
+ public:
+  LabelNumbers(const nb::dict& numbers, int64_t count) : numbers_(numbers), count_(count) {}
+
+  int64_t operator()(PyObject* label) {
+    if (label != last_) {
+      PyObject* number = PyDict_GetItemWithError(numbers_.ptr(), label);
+      if (!number && PyErr_Occurred()) throw nb::python_error();
+      number_ = number ? PyLong_AsLongLong(number) : -1;
+      if (PyErr_Occurred()) throw nb::python_error();
+      if (number_ < 0 || number_ >= count_) throw nb::value_error("a label has no number");
+      last_ = label;
+    }
+    return number_;
+  }
+
+ private:
+  const nb::dict& numbers_;
+  const int64_t count_;
+  PyObject* last_ = nullptr;
+  int64_t number_ = 0;
+};
+
+// Where tokens are in their text, one behind another; between them there is only what no token begins with.
+class Places {
+ public:
+  explicit Places(PyObject* text) : text_(text), length_(PyUnicode_GetLength(text)) {
+    if (length_ < 0) throw nb::python_error();
+  }
+  // Goes on to the next token: [begin, end).
+  void next(PyObject* token) {
+    const Py_ssize_t size = PyUnicode_Check(token) ? PyUnicode_GetLength(token) : 0;
+    const Py_UCS4 character = size ? PyUnicode_ReadChar(token, 0) : 0;
+    for (begin = end; begin < length_ && PyUnicode_ReadChar(text_, begin) != character;) ++begin;
+    if (!size || begin + size > length_) throw nb::value_error("a token is not in its text");
+    end = begin + size;
+  }
+  nb::object between(Py_ssize_t from, Py_ssize_t to) const {
+    nb::object part = nb::steal(PyUnicode_Substring(text_, from, to));
+    if (!part.is_valid()) throw nb::python_error();
+    return part;
+  }
+
+  Py_ssize_t begin = 0, end = 0;
+
+ private:
+  PyObject* text_;
+  Py_ssize_t length_;
+};
+
+// The words of each text, given its tokens in order, between which there is only what no token begins with, and a label
+// for each; starts[i, j], (L + 1, L + 1): a word begins with label j - 1 behind label i - 1, 0 is the edge. With `kinds`,
+// what each label says of its word, each word is a pair with that of its first token.
+nb::list cut_words(nb::handle texts, nb::handle tokens, nb::handle labels, const nb::dict& numbers,
+                   const Array<const bool, nb::ndim<2>>& starts, const nb::object& kinds) {
+  const int64_t rows = int64_t(starts.shape(0));
+  if (int64_t(starts.shape(1)) != rows) throw nb::value_error("starts must be square");
+  const Items all_texts = sequence_items(texts, "texts must be a sequence"),
+              all_tokens = sequence_items(tokens, "tokens must be a sequence"),
+              all_labels = sequence_items(labels, "labels must be a sequence");
+  if (all_tokens.size() != all_texts.size() || all_labels.size() != all_texts.size())
+    throw nb::value_error("expected tokens and labels for each text");
+  const nb::object kind_of = kinds.is_none() ? nb::object() : nb::steal(PySequence_Tuple(kinds.ptr()));
+  if (!kinds.is_none() && (!kind_of.is_valid() || NB_TUPLE_GET_SIZE(kind_of.ptr()) != rows - 1))
+    throw nb::value_error("expected a kind for each label");
+  LabelNumbers number_of(numbers, rows - 1);
+  nb::list result;
+  for (Py_ssize_t b = 0; b < all_texts.size(); ++b) {
+    const nb::object text = all_texts.owned(b);
+    if (!PyUnicode_Check(text.ptr())) throw nb::type_error("texts must be strings");
+    const Items pieces = sequence_items(all_tokens[b], "the tokens of a text must be a sequence"),
+                tags = sequence_items(all_labels[b], "the labels of a text must be a sequence");
+    if (pieces.size() != tags.size()) throw nb::value_error("expected a label for each token");
+    Places places(text.ptr());
+    nb::list words;
+    Py_ssize_t begin = 0, end = 0;
+    int64_t last = -1, first = -1;
+    const auto close = [&] {
+      const nb::object word = places.between(begin, end);
+      kind_of.is_valid() ? words.append(nb::make_tuple(word, nb::borrow(NB_TUPLE_GET_ITEM(kind_of.ptr(), first)))) : words.append(word);
+    };
+    for (Py_ssize_t t = 0; t < pieces.size() && t < tags.size(); ++t) {
+      const nb::object token = pieces.owned(t), tag = tags.owned(t);
+      const int64_t label = number_of(tag.ptr());
+      places.next(token.ptr());
+      if (!t || starts.data()[(last + 1) * rows + label + 1]) {
+        if (t) close();
+        begin = places.begin, first = label;
+      }
+      end = places.end;
+      last = label;
+    }
+    if (last >= 0) close();
+    result.append(words);
+  }
+  return result;
+}
+
+// (start, end, label, text, probability) of the spans `from` to `to` - 1, which are tokens begin .. end - 1 of the
+// text, in order, and do not overlap; `type` is a subclass of tuple.
+nb::object text_spans(nb::handle type, nb::str text, nb::handle tokens, const Array<const int64_t>& begins,
+                      const Array<const int64_t>& ends, const Array<const int64_t>& kinds, const nb::tuple& names,
+                      const Array<const double>& probabilities, size_t from, size_t to) {
+  if (from > to || to > begins.size() || to > ends.size() || to > kinds.size() || to > probabilities.size())
+    throw nb::value_error("there are no such spans");
+  constexpr Py_ssize_t fields = 5;
+  auto* const cls = reinterpret_cast<PyTypeObject*>(type.ptr());
+  if (!PyType_Check(type.ptr()) || !PyType_IsSubtype(cls, &PyTuple_Type)) throw nb::type_error("spans must be tuples");
+  const Items items = sequence_items(tokens, "tokens must be a sequence");
+  Places places(text.ptr());
+  nb::object spans = nb::steal(PyTuple_New(Py_ssize_t(to - from)));
+  if (!spans.is_valid()) throw nb::python_error();
+  Py_ssize_t token = 0;
+  for (size_t row = from; row < to; ++row) {
+    const int64_t begin = begins.data()[row], end = ends.data()[row], kind = kinds.data()[row];
+    if (begin < token || end <= begin || end > items.size() || kind < 0 || size_t(kind) >= names.size())
+      throw nb::value_error("spans must lie in their text, in order");
+    Py_ssize_t start = 0;
+    for (; token < end; ++token) {
+      places.next(items[token]);
+      if (token == begin) start = places.begin;
+    }
+    PyObject* const span = PyType_GenericAlloc(cls, fields);
+    if (!span) throw nb::python_error();
+    NB_TUPLE_SET_ITEM(spans.ptr(), Py_ssize_t(row - from), span);
+    nb::object piece = end == begin + 1 ? nb::borrow(items[end - 1]) : places.between(start, places.end);
+    PyObject* const values[fields] = {
+        PyLong_FromSsize_t(start), PyLong_FromSsize_t(places.end), nb::object(names[size_t(kind)]).release().ptr(),
+        piece.release().ptr(), PyFloat_FromDouble(probabilities.data()[row])};
+    bool whole = true;
+    for (Py_ssize_t i = 0; i < fields; ++i) {
+      NB_TUPLE_SET_ITEM(span, i, values[i]);
+      whole &= values[i] != nullptr;
+    }
+    if (!whole) throw nb::python_error();
+    PyObject_GC_UnTrack(span);  // it holds no container; the collector would walk over millions of them
+  }
+  return spans;
+}
+
 }  // namespace
 
 void bind_text(nb::module_& m) {
@@ -124,6 +262,8 @@ void bind_text(nb::module_& m) {
   m.def("find_tokens", &find_tokens);
   m.def("pack_texts", &pack_texts);
   m.def("pack_names", &pack_names);
+  m.def("cut_words", &cut_words, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
+  m.def("text_spans", &text_spans);
 }
 
 }  // namespace trellis::bind

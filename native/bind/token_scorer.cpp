@@ -1,5 +1,5 @@
 // A model that scores and labels tokens.
-#include "base/block.h"
+#include "base/numbers.h"
 #include "bind/labels.h"
 #include "bind/python.h"
 #include "bind/reading.h"

@@ -3,7 +3,7 @@
 // as long.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "chain/batch.h"
 #include "chain/scores.h"
 #include "chain/sums.h"

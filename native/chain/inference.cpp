@@ -14,6 +14,48 @@ namespace {
 constexpr double score_cost = 3.0;  // nanoseconds per token
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
+// A sequence as a graph for KBestSearch: node t * L + j is label j at position t, and the last one is the end.
+template <typename R>
+class ChainGraph {
+ public:
+  ChainGraph(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b)
+      : batch_(batch), prepared_(prepared), b_(b), T_(batch.length(b)), emissions_(size_t(T_ * batch.L)) {
+    for (int64_t t = 0; t < T_; ++t)
+      driver::copy_emission(batch, b, batch.offsets[b] + t, emissions_.data() + t * batch.L);
+  }
+
+  struct Node {
+    const ChainGraph& graph;
+    int64_t t, j;
+
+    int64_t choices() const { return t ? graph.batch_.L : 0; }
+    int64_t before(int64_t i) const { return (t - 1) * graph.batch_.L + i; }
+    double step(int64_t i) const {
+      const Batch<R>& batch = graph.batch_;
+      const LogPrepared<double>& prepared = graph.prepared_;
+      if (t == graph.T_) return prepared.end[i];
+      if (t == 0) return prepared.start[j];
+      const double shared = prepared.forward[i * prepared.P + j];
+      return batch.edges ? shared + double(batch.edge(graph.b_, batch.offsets[graph.b_] + t)[i * batch.L + j]) : shared;
+    }
+    double stay() const { return t == graph.T_ ? 0.0 : double(graph.emissions_[size_t(t * graph.batch_.L + j)]); }
+  };
+  int64_t nodes() const { return T_ * batch_.L + 1; }
+  Node at(int64_t n) const { return {*this, n / batch_.L, n % batch_.L}; }
+
+ private:
+  const Batch<R>& batch_;
+  const LogPrepared<double>& prepared_;
+  int64_t b_, T_;
+  std::vector<R> emissions_;  // [T, L]
+};
+
+// The best paths of a sequence.
+struct Paths {
+  std::vector<double> scores;  // descending; fewer than k if fewer paths exist
+  std::vector<int32_t> tags;   // one path after another
+};
+
 }  // namespace
 
 template <typename R>
@@ -321,10 +363,19 @@ Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double*
 template <typename R>
 Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores,
                             std::vector<int64_t>& tags) {
-  std::vector<KBest> found(size_t(batch_.B));
+  std::vector<Paths> found(size_t(batch_.B));
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
-    found[size_t(b)] = KBestSearch<R>(batch_, log_prepared(), b).find(size_t(k));
-    return found[size_t(b)].scores.empty() ? forbidden : 0.0;
+    Paths& own = found[size_t(b)];
+    const ChainGraph<R> graph(batch_, log_prepared(), b);
+    KBestSearch search(graph);
+    const int64_t T = batch_.length(b), L = batch_.L;
+    for (int64_t rank = 0; rank < k && search.next(); ++rank) {
+      own.scores.push_back(search.score(rank));
+      own.tags.resize(own.tags.size() + size_t(T));
+      int32_t* tag = own.tags.data() + own.tags.size();
+      search.trace(rank, [&](int64_t node) { *--tag = int32_t(node % L); });
+    }
+    return own.scores.empty() ? forbidden : 0.0;
   });
   size_t paths = 0, total = 0;
   for (int64_t b = 0; b < batch_.B; ++b) {
@@ -334,7 +385,7 @@ Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector
   }
   scores.reserve(paths);
   tags.reserve(total);
-  for (KBest& one : found) {
+  for (Paths& one : found) {
     counts.push_back(int64_t(one.scores.size()));
     scores.insert(scores.end(), one.scores.begin(), one.scores.end());
     tags.insert(tags.end(), one.tags.begin(), one.tags.end());

@@ -2,7 +2,7 @@
 // kernels of the best instruction set this machine has, and redoes in a wider range what they could not do exactly.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "base/tasks.h"
 #include "chain/batch.h"
 #include "chain/complete_paths.h"

@@ -1,188 +1,152 @@
-// The k best label sequences of one sequence, one after another (Huang and Chiang 2005, algorithm 3). Viterbi gives the
-// best way to every label at every position; a second or later way to one is made only when a path asks for it, by
-// taking the next of the sorted ways to its predecessors. So memory goes with T L and with the paths that are found.
+// The k best paths to the last node of a graph, one after another (Huang and Chiang 2005, algorithm 3). The best way to
+// every node is found first; a second or later one is made only when a path asks for it, by taking the next of the
+// sorted ways to the nodes before. So memory goes with the graph and with the paths that are found.
 #pragma once
 
 #include "base/numbers.h"
 #include "base/threads.h"
-#include "chain/complete_paths.h"
 
 #include <algorithm>
-#include <utility>
+#include <cstdint>
 #include <vector>
 
 namespace trellis::chain {
 
-struct KBest {
-  std::vector<double> scores;  // descending; fewer than k if fewer paths exist
-  std::vector<int32_t> tags;   // the paths, one after another
-};
-
-// A way to reach a label: by the rank-th best way to its predecessor `label`. The score is that of the way up to the
-// step, without the emission of the label that is reached.
-struct Candidate {
-  double score;
-  int32_t label, rank;
-};
-
-// Greater score first; among equals the smaller label, then the better rank.
-inline bool worse(const Candidate& a, const Candidate& b) {
-  if (a.score != b.score) return a.score < b.score;
-  return a.label != b.label ? a.label > b.label : a.rank > b.rank;
-}
-
-template <typename R>
+// A graph has `nodes()`, each behind those that lead to it, and node `at(n)` says
+//   choices()    how many nodes lead to it; 0 if paths begin there
+//   before(c)    which node the c-th of them is
+//   step(c)      the score of the step from there, or, if paths begin there, of beginning
+//   stay()       what is added to the score of every way to it
+template <typename Graph>
 class KBestSearch {
  public:
-  KBestSearch(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b)
-      : batch_(batch), prepared_(prepared), b_(b), first_(batch.offsets[b]), T_(batch.length(b)), L_(batch.L) {
-    emissions_.resize(size_t(T_ * L_));
-    for (int64_t t = 0; t < T_; ++t) driver::copy_emission(batch, b, first_ + t, emissions_.data() + t * L_);
-    // best[t, j] = e[t, j] + max_i (best[t-1, i] + A[i, j])
-    best_.reserve(size_t(T_ * L_));
-    back_.reserve(size_t(T_ * L_ + 1));
-    for (int64_t t = 0; t <= T_; ++t) {
-      if (t % 64 == 0) stop_if_asked();
-      for (int64_t j = 0; j < (t == T_ ? 1 : L_); ++j) {
-        const Candidate best = best_way(t, j);
-        back_.push_back(best.label);
-        if (t < T_) best_.push_back(best.score + emission(t, j));
-      }
+  explicit KBestSearch(const Graph& graph) : graph_(graph), last_(graph.nodes() - 1), opened_(size_t(last_) + 1, -1) {
+    best_.reserve(opened_.size());
+    choice_.reserve(opened_.size());
+    // best[n] = stay(n) + max_c (best[before(n, c)] + step(n, c))
+    for (int64_t n = 0; n <= last_; ++n) {
+      if (n % 64 == 0) stop_if_asked();
+      const auto node = graph.at(n);
+      Way best = head(node, 0);
+      for (int64_t c = 1; c < node.choices(); ++c)
+        if (const Way other = head(node, c); worse(best, other)) best = other;
+      choice_.push_back(best.choice);
+      best_.push_back(best.score + node.stay());
     }
-    opened_.assign(back_.size(), -1);
   }
 
-  KBest find(size_t k) {
-    KBest result;
-    if (first_way(T_, 0).score == forbidden) return result;
-    for (size_t n = 0; n < k && (n == 0 || extend(T_, 0)); ++n) {
-      if (n % 64 == 0) stop_if_asked();
-      result.scores.push_back(way(T_, 0, int64_t(n)).score);
-      trace(int64_t(n), result.tags);
+  // Finds the next path; false if there is none.
+  bool next() {
+    if (found_ % 64 == 0) stop_if_asked();
+    if (found_ ? !extend() : best_.back() == forbidden) return false;
+    return ++found_;
+  }
+  double score(int64_t rank) { return way(last_, rank).score; }
+  // f(node) for the nodes of the rank-th best path, from the last but one to the first
+  template <typename F>
+  void trace(int64_t rank, F f) {
+    for (int64_t n = last_; graph_.at(n).choices();) {
+      const Way at = way(n, rank);
+      n = graph_.at(n).before(at.choice), rank = at.rank;
+      f(n);
     }
-    return result;
   }
 
  private:
+  // A way to a node: by the rank-th best way to the node that is its choice. The score is that of the way up to the step,
+  // without what the node itself adds.
+  struct Way {
+    double score;
+    int32_t choice, rank;
+  };
+  // Greater score first; among equals the smaller choice, then the better rank.
+  static bool worse(const Way& a, const Way& b) {
+    if (a.score != b.score) return a.score < b.score;
+    return a.choice != b.choice ? a.choice > b.choice : a.rank > b.rank;
+  }
 
-  // The ways to a label at a position that are known so far, and the next ones to choose from: one for each
-  // predecessor but that of the last way found, whose successor may not be known yet.
-  struct Node {
-    std::vector<Candidate> found, heap;
+  // The ways to a node that are known so far, and the next ones to choose from: one for each choice but that of the last
+  // way found, whose successor may not be known yet.
+  struct Ways {
+    std::vector<Way> found, heap;
     bool exhausted = false;
   };
 
-  // Position T is one past the last, with a single label: the end.
-  double step(int64_t t, int64_t i, int64_t j) const {
-    if (t == T_) return prepared_.end[i];
-    const double shared = prepared_.forward[i * prepared_.P + j];
-    return batch_.edges ? shared + double(batch_.edge(b_, first_ + t)[i * L_ + j]) : shared;
+  template <typename Node>
+  Way head(const Node& node, int64_t c) const {
+    return {(node.choices() ? best_[size_t(node.before(c))] : 0.0) + node.step(c), int32_t(c), 0};
   }
-  double emission(int64_t t, int64_t j) const { return t == T_ ? 0.0 : double(emissions_[size_t(t * L_ + j)]); }
-
-  Candidate head(int64_t t, int64_t i, int64_t j) const {
-    return {best_[size_t((t - 1) * L_ + i)] + step(t, i, j), int32_t(i), 0};
+  Way first_way(int64_t n) const { return head(graph_.at(n), choice_[size_t(n)]); }
+  // The rank-th way to a node, which must be known.
+  Way way(int64_t n, int64_t rank) const {
+    const int32_t own = opened_[size_t(n)];
+    return own < 0 ? first_way(n) : ways_[size_t(own)].found[size_t(rank)];
   }
-
-  Candidate first_way(int64_t t, int64_t j) const { return head(t, back_[size_t(t * L_ + j)], j); }
-
-  // The first way to label j at t: that of the greatest score, among equals by the smallest label.
-  Candidate best_way(int64_t t, int64_t j) const {
-    if (t == 0) return {prepared_.start[j], 0, 0};
-    Candidate best = head(t, 0, j);
-    for (int64_t i = 1; i < L_; ++i) {
-      const Candidate other = head(t, i, j);
-      if (worse(best, other)) best = other;
-    }
-    return best;
+  int64_t known(int64_t n) const {
+    const int32_t own = opened_[size_t(n)];
+    return own < 0 ? 1 : int64_t(ways_[size_t(own)].found.size());
+  }
+  // Whether more than the known ways to a node may be found.
+  bool may_grow(int64_t n) const {
+    const int32_t own = opened_[size_t(n)];
+    return graph_.at(n).choices() && (own < 0 || !ways_[size_t(own)].exhausted);
   }
 
-  int32_t& opened(int64_t t, int64_t j) { return opened_[size_t(t * L_ + j)]; }
-
-  // The rank-th way to label j at t, which must be known.
-  Candidate way(int64_t t, int64_t j, int64_t rank) {
-    const int32_t node = opened(t, j);
-    return node < 0 ? first_way(t, j) : nodes_[size_t(node)].found[size_t(rank)];
-  }
-
-  int64_t known(int64_t t, int64_t j) {
-    const int32_t node = opened(t, j);
-    return node < 0 ? 1 : int64_t(nodes_[size_t(node)].found.size());
-  }
-
-  // Whether more than the known ways to label j at t may be found.
-  bool may_grow(int64_t t, int64_t j) {
-    const int32_t node = opened(t, j);
-    return t > 0 && (node < 0 || !nodes_[size_t(node)].exhausted);
-  }
-
-  Node& open(int64_t t, int64_t j) {
-    int32_t& number = opened(t, j);
+  Ways& open(int64_t n) {
+    int32_t& number = opened_[size_t(n)];
     if (number < 0) {
-      number = int32_t(nodes_.size());
-      Node node;
-      node.found.push_back(first_way(t, j));
-      for (int64_t i = 0; i < L_; ++i) {
-        const Candidate other = head(t, i, j);
-        if (i != node.found[0].label && other.score > forbidden) node.heap.push_back(other);
-      }
-      std::make_heap(node.heap.begin(), node.heap.end(), worse);
-      nodes_.push_back(std::move(node));
+      number = int32_t(ways_.size());
+      const auto node = graph_.at(n);
+      Ways own;
+      own.found.push_back(first_way(n));
+      for (int64_t c = 0; c < node.choices(); ++c)
+        if (const Way other = head(node, c); c != own.found[0].choice && other.score > forbidden) own.heap.push_back(other);
+      std::make_heap(own.heap.begin(), own.heap.end(), worse);
+      ways_.push_back(std::move(own));
     }
-    return nodes_[size_t(number)];
+    return ways_[size_t(number)];
   }
 
-  // Finds one more way to label j at t; false if there is none. Before the next way can be taken from the heap, the
+  // Finds one more way to the last node; false if there is none. Before the next way can be taken from the heap, the
   // successor of the last one must be in it, which may have to be found first, and so on down to the start.
-  bool extend(int64_t t, int64_t j) {
+  bool extend() {
     waiting_.clear();
-    for (;;) {
-      const Candidate last = open(t, j).found.back();
-      waiting_.emplace_back(t, j);
-      --t, j = last.label;
-      if (known(t, j) > last.rank + 1 || !may_grow(t, j)) break;
+    for (int64_t n = last_;;) {
+      const Way last = open(n).found.back();
+      waiting_.push_back(n);
+      n = graph_.at(n).before(last.choice);
+      if (known(n) > last.rank + 1 || !may_grow(n)) break;
     }
-    for (; !waiting_.empty(); waiting_.pop_back()) take_next(waiting_.back().first, waiting_.back().second);
-    return !nodes_[size_t(opened(T_, 0))].exhausted;
+    for (; !waiting_.empty(); waiting_.pop_back()) take_next(waiting_.back());
+    return !open(last_).exhausted;
   }
 
-  void take_next(int64_t t, int64_t j) {
-    Node& node = open(t, j);
-    const Candidate last = node.found.back();
-    const int64_t i = last.label, rank = last.rank + 1;
-    if (rank < known(t - 1, i)) {
-      const double score = way(t - 1, i, rank).score + emission(t - 1, i) + step(t, i, j);
-      node.heap.push_back({score, int32_t(i), int32_t(rank)});
-      std::push_heap(node.heap.begin(), node.heap.end(), worse);
+  void take_next(int64_t n) {
+    Ways& own = open(n);
+    const Way last = own.found.back();
+    const auto node = graph_.at(n);
+    const int64_t before = node.before(last.choice);
+    const int32_t rank = last.rank + 1;
+    if (rank < known(before)) {
+      const double score = way(before, rank).score + graph_.at(before).stay() + node.step(last.choice);
+      own.heap.push_back({score, last.choice, rank});
+      std::push_heap(own.heap.begin(), own.heap.end(), worse);
     }
-    node.exhausted = node.heap.empty();
-    if (node.exhausted) return;
-    std::pop_heap(node.heap.begin(), node.heap.end(), worse);
-    node.found.push_back(node.heap.back());
-    node.heap.pop_back();
+    own.exhausted = own.heap.empty();
+    if (own.exhausted) return;
+    std::pop_heap(own.heap.begin(), own.heap.end(), worse);
+    own.found.push_back(own.heap.back());
+    own.heap.pop_back();
   }
 
-  // Appends the labels of the rank-th best path.
-  void trace(int64_t rank, std::vector<int32_t>& tags) {
-    const size_t begin = tags.size();
-    tags.resize(begin + size_t(T_));
-    int64_t label = 0;
-    for (int64_t t = T_; t > 0; --t) {
-      const Candidate at = way(t, label, rank);
-      tags[begin + size_t(t - 1)] = at.label;
-      label = at.label, rank = at.rank;
-    }
-  }
-
-  const Batch<R>& batch_;
-  const LogPrepared<double>& prepared_;
-  int64_t b_, first_, T_, L_;
-  std::vector<R> emissions_;      // [T, L]
-  std::vector<double> best_;      // [T, L] score of the best way to each label, with its emission
-  std::vector<int32_t> back_;     // [T L + 1] the predecessor on that way
-  std::vector<int32_t> opened_;   // [T L + 1] the node of each label, or -1 if only the best way is known
-  std::vector<Node> nodes_;
-  std::vector<std::pair<int64_t, int64_t>> waiting_;
+  const Graph& graph_;
+  const int64_t last_;
+  int64_t found_ = 0;             // paths
+  std::vector<double> best_;      // of each node, with what the node adds
+  std::vector<int32_t> choice_;   // on the best way to each node
+  std::vector<int32_t> opened_;   // where the ways to each node are, or -1 if only the best one is known
+  std::vector<Ways> ways_;
+  std::vector<int64_t> waiting_;
 };
 
 }  // namespace trellis::chain

@@ -1,7 +1,7 @@
 // The scores of a chain as kernels read them: scaled probabilities, or logarithms in log space and for Viterbi.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "chain/batch.h"
 
 #include <vector>

@@ -11,7 +11,7 @@
 // space.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "chain/batch.h"
 #include "chain/kernels.h"
 #include "chain/scores.h"

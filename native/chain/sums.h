@@ -1,7 +1,7 @@
 // Expected counts, summed by task and then over the tasks, always in their order.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "chain/batch.h"
 
 #include <memory>

@@ -6,7 +6,7 @@
 // not depend on it.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "features/kernels.h"
 
 #include <cstdint>

@@ -15,7 +15,7 @@
 // A finished plan is one flat array of bytes that holds no address.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "features/kernels.h"
 #include "features/scoring.h"
 

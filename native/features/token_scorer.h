@@ -3,7 +3,7 @@
 // of it.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "features/attribute_index.h"
 #include "features/dataset.h"
 #include "features/scoring.h"

@@ -1,7 +1,7 @@
 // A dense layer whose weights stay as they are: packed once, applied to any number of rows.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "layers/kernels.h"
 
 #include <cstdint>

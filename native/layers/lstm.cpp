@@ -2,7 +2,6 @@
 // on its own sequence only, so that results are the same bit for bit with any number of threads.
 #include "layers/lstm.h"
 
-#include "base/block.h"
 #include "base/numbers.h"
 #include "base/threads.h"
 

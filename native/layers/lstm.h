@@ -1,7 +1,7 @@
 // A bidirectional LSTM layer over a ragged batch: both passes, for training beside torch, and a layer for tagging.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "layers/dense.h"
 #include "layers/kernels.h"
 

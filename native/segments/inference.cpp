@@ -1,9 +1,9 @@
 #include "segments/inference.h"
 
 #include "base/numbers.h"
+#include "chain/kbest.h"
 #include "chain/kernels.h"
 #include "chain/sums.h"
-#include "segments/kbest.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,6 +34,42 @@ void add_reversed(SegmentPaths& paths, const PathSegment* segments, int64_t coun
   paths.segments.insert(paths.segments.end(), std::make_reverse_iterator(segments + count),
                         std::make_reverse_iterator(segments));
 }
+
+// A sequence as a graph for KBestSearch: at each position t there are L nodes for segments that begin there, then L for
+// those that end there; the last node is the end.
+class SegmentGraph {
+ public:
+  SegmentGraph(const SegmentBatch& batch, const LogPrepared<double>& prepared, int64_t b)
+      : batch_(batch), prepared_(prepared), b_(b), T_(batch.length(b)) {}
+
+  struct Node {
+    const SegmentGraph& graph;
+    int64_t t, l;
+    bool ends;
+
+    int64_t choices() const { return ends ? graph.batch_.longest(t) : t ? graph.batch_.L : 0; }
+    int64_t before(int64_t c) const { return ends ? graph.number(t - c, l, false) : graph.number(t - 1, c, true); }
+    double step(int64_t c) const {
+      const LogPrepared<double>& prepared = graph.prepared_;
+      if (ends) return graph.batch_.scores(graph.b_, t, c)[l];
+      if (t == graph.T_) return prepared.end[c];
+      return t ? prepared.forward[c * prepared.P + l] : prepared.start[l];
+    }
+    double stay() const { return 0.0; }
+  };
+  int64_t nodes() const { return T_ * 2 * batch_.L + 1; }
+  Node at(int64_t n) const {
+    const int64_t L = batch_.L;
+    return {*this, n / (2 * L), n % L, n / L % 2 == 1};
+  }
+
+ private:
+  int64_t number(int64_t t, int64_t l, bool ends) const { return (2 * t + ends) * batch_.L + l; }
+
+  const SegmentBatch& batch_;
+  const LogPrepared<double>& prepared_;
+  int64_t b_, T_;
+};
 
 // The one path of a sequence without tokens.
 std::vector<SegmentPaths> empty_paths(const SegmentBatch& batch, int64_t each) {
@@ -172,15 +208,20 @@ Outcome SegmentInference::viterbi(SegmentPaths& paths) {
 Outcome SegmentInference::kbest(int64_t k, SegmentPaths& paths) {
   std::vector<SegmentPaths> found = empty_paths(batch_, 1);
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
-    const SegmentKBest search(batch_, log_scores(), b, k);
     SegmentPaths& own = found[size_t(b)];
-    for (size_t rank = 0; rank < search.found(); ++rank) {
-      const std::vector<PathSegment> path = search.path(rank);
-      own.counts.push_back(int64_t(path.size()));
-      own.segments.insert(own.segments.end(), path.begin(), path.end());
+    const SegmentGraph graph(batch_, log_scores(), b);
+    KBestSearch search(graph);
+    std::vector<PathSegment> path;
+    for (int64_t rank = 0; rank < k && search.next(); ++rank) {
+      path.clear();
+      search.trace(rank, [&](int64_t n) {
+        const SegmentGraph::Node node = graph.at(n);
+        node.ends ? path.push_back({0, node.t + 1, node.l}) : void(path.back().begin = node.t);
+      });
+      add_reversed(own, path.data(), int64_t(path.size()));
       own.scores.push_back(search.score(rank));
     }
-    return search.found() ? search.score(0) : forbidden;
+    return own.scores.empty() ? forbidden : own.scores[0];
   });
   join(found, paths);
   return outcome;

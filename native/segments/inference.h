@@ -2,7 +2,7 @@
 // into tasks and runs the kernels of the best instruction set this machine has.
 #pragma once
 
-#include "base/block.h"
+#include "base/numbers.h"
 #include "base/tasks.h"
 #include "chain/scores.h"
 #include "chain/outcome.h"
