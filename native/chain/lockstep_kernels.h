@@ -132,12 +132,14 @@ int64_t lay_out(int count, Runner<R>* runners) {
 template <typename R>
 inline R exp_emissions(const R* emission, int64_t L, int64_t P, R* E, Runner<R>& runner) {
   Vec<R> highest;
+  IntVec<R> bad = runner.bad_lanes;  // in a register, which no store can change
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
-    runner.bad_lanes |= ~(e < infinity<R>);
+    bad |= ~(e < infinity<R>);
     highest = j ? max<R>(highest, e) : e;
     store(E + j, e);
   }
+  runner.bad_lanes = bad;
   R peak = horizontal_max<R>(highest);
   peak = peak > Range<R>::lowest ? peak : Range<R>::lowest;  // all forbidden: E becomes zero
   for (int64_t j = 0; j < P; j += width<R>) {
@@ -151,19 +153,21 @@ inline R exp_emissions(const R* emission, int64_t L, int64_t P, R* E, Runner<R>&
 template <typename R>
 inline R rescale(const R* E, int64_t P, R* s, bool mixing, Runner<R>& runner) {
   Vec<R> total{};
+  IntVec<R> lost = runner.lost_lanes;
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> factor = load(E + j), before = load(s + j), p = before * factor;
     store(s + j, p);
     total += p;
-    if (!mixing) runner.lost_lanes |= (p == R(0)) & (before > R(0)) & ((IntVec<R>)factor != 0);
+    if (!mixing) lost |= (p == R(0)) & (before > R(0)) & ((IntVec<R>)factor != 0);
   }
   const R scale = horizontal_sum<R>(total);
   const R inverse = R(1) / scale;
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> p = load(s + j) * inverse;
     store(s + j, p);
-    if (!mixing) runner.lost_lanes |= (p < Range<R>::tiny) & (p > R(0));
+    if (!mixing) lost |= (p < Range<R>::tiny) & (p > R(0));
   }
+  runner.lost_lanes = lost;
   runner.lost |= !(scale >= (mixing ? Range<R>::mixing_scale : Range<R>::tiny));
   runner.scales.times(scale);
   return scale;
@@ -195,25 +199,30 @@ struct ExpFactors {
   static constexpr bool are_computed = true;
   static constexpr int64_t fold_every = 64;  // steps whose expected transitions are added up in R
   const Batch<R>& batch;
-  const Tape<R>* tape;
-  R* row;  // [L] memory
+  R* tape;  // the factors there, or null
+  R* row;   // [L] memory
 
   // E[P] of position t of a sequence, in memory[P] if there is no other place, and its peak added to the runner's. P is
   // given, since the pass may know it when it is compiled.
   __attribute__((always_inline)) const R* forward(Runner<R>& runner, int64_t t, int64_t P, R* memory) const {
-    R* E = tape ? tape->factor + (runner.row + t) * P : memory;
+    R* E = tape ? tape + (runner.row + t) * P : memory;
     runner.peaks += exp_emissions(emission<R>(batch, runner.b, runner.first + t, row), batch.L, P, E, runner);
     return E;
   }
   // The same in the backward pass.
-  const R* backward(const Runner<R>& runner, int64_t t, int64_t P) const { return tape->factor + (runner.row + t) * P; }
+  const R* backward(const Runner<R>& runner, int64_t t, int64_t P) const { return tape + (runner.row + t) * P; }
 };
+
+// Of both passes the runners, factors and tape are copies of their own, which no store can change: what stands in them is
+// not read again after each.
 
 // log Z of each sequence; `factors` are as ExpFactors. The tape keeps alpha and scale unless it is null.
 template <typename R, int NV, typename Factors>
-void forward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>* tape, const Factors& factors,
-                  double* log_partition, uint8_t* status) {
+void forward_pass(const Prepared<R>& prepared, const Runner<R>* given, int count, const Tape<R>* tape,
+                  const Factors factors, double* log_partition, uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
+  Runner<R> runners[group_size];
+  for (int g = 0; g < count; ++g) runners[g] = given[g];
   Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), memory(group_size * P);
   R *x = current, *y = next;
   const R* E[group_size];
@@ -250,7 +259,7 @@ void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* 
   Runner<R> runners[group_size];
   start_runners(batch.offsets, sequences, count, tape ? tape->begin : nullptr, runners);
   Block<R> row(batch.L);
-  const ExpFactors<R> factors{batch, tape, row};
+  const ExpFactors<R> factors{batch, tape ? tape->factor : nullptr, row};
   with_vectors<R>(prepared.P, [&](auto NV) {
     forward_pass<R, NV>(prepared, runners, count, tape, factors, log_partition, status);
   });
@@ -290,12 +299,15 @@ void fold_transitions(const Prepared<R>& prepared, R* sum, double* counts) {
   }
 }
 
-// Marginals times weight (1 if there are no weights) to row rows[n] (n if null) of `gradient` for token n, and expected
+// Marginals times weight to row rows[n] (n if null) of `gradient` for token n, and expected
 // counts, from what the forward pass left on the tape.
 template <typename R, int NV, typename Factors>
-void backward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>& tape,
-                   const Factors& factors, const double* weights, const int64_t* rows, R* gradient, const Counts& counts, uint8_t* status) {
+void backward_pass(const Prepared<R>& prepared, const Runner<R>* given, int count, const Tape<R> tape,
+                   const Factors factors, const double* weights, const int64_t* rows, R* gradient, const Counts& counts,
+                   uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
+  Runner<R> runners[group_size];
+  for (int g = 0; g < count; ++g) runners[g] = given[g];
   Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
   const R* previous[group_size];
   for (int g = 0; g < group_size; ++g) previous[g] = prepared.end;  // not running yet: us is zero there
@@ -307,13 +319,13 @@ void backward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, c
     for (int g = 0; g < active; ++g) {
       Runner<R>& runner = runners[g];
       const int64_t at = runner.row + t, token = runner.first + t;
-      const R weight = weights ? R(weights[runner.b]) : R(1);
+      const R weight = R(weights[runner.b]);
       R* out = gradient + (rows ? rows[token] : token) * L;
       absorb_backward(factors.backward(runner, t, P), L, P, tape.alpha + at * P, tape.scale[at], weight,
                       (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
-      if (t == runner.length - 1)
+      if (g >= running)
         for (int64_t j = 0; j < L; ++j) counts.end[j] += double(out[j]);
       previous[g] = tape.alpha + (at - (t > 0)) * P;
     }
@@ -329,7 +341,7 @@ void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t*
               const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
   Runner<R> runners[group_size];
   start_runners(batch.offsets, sequences, count, tape.begin, runners);
-  const ExpFactors<R> factors{batch, &tape, nullptr};
+  const ExpFactors<R> factors{batch, tape.factor, nullptr};
   with_vectors<R>(prepared.P, [&](auto NV) {
     backward_pass<R, NV>(prepared, runners, count, tape, factors, weights, batch.rows, gradient, counts, status);
   });

@@ -135,9 +135,10 @@ typename ScaledSpans<R>::Rows ScaledSpans<R>::rows_of(const int64_t* sequences, 
   const auto failed = [&](int64_t g) { return status[size_t(g)] != exact; };
   order.erase(std::remove_if(order.begin(), order.end(), failed), order.end());
   Sums unused(L, P);
+  const std::vector<double> ones(static_cast<size_t>(count), 1.0);
   if (!order.empty())
-    kernels<double>().backward(own, scaled_.view(), order.data(), int(order.size()), rows.tape, nullptr, rows.marginals,
-                               unused.counts, status.data());
+    kernels<double>().backward(own, scaled_.view(), order.data(), int(order.size()), rows.tape, ones.data(),
+                               rows.marginals, unused.counts, status.data());
   return rows;
 }
 

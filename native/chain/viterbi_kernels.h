@@ -29,13 +29,15 @@ inline int64_t argmax_sum(const R* x, const R* y, int64_t P, R& best) {
 template <typename R>
 inline void absorb_max(const R* emission, int64_t L, int64_t P, R* row, R* saved, Runner<R>& runner) {
   Vec<R> top = broadcast(-infinity<R>);
+  IntVec<R> bad = runner.bad_lanes;
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
-    runner.bad_lanes |= ~(e < infinity<R>);
+    bad |= ~(e < infinity<R>);
     const Vec<R> d = load(row + j) + e;
     store(row + j, d);
     top = max<R>(top, d);
   }
+  runner.bad_lanes = bad;
   R shift = horizontal_max<R>(top);
   if (shift == -infinity<R>) shift = 0;  // no path: stays minus infinity to the end
   for (int64_t j = 0; j < P; j += width<R>) {
