@@ -62,16 +62,6 @@ def test_an_impossible_span_has_probability_zero() -> None:
     assert np.isfinite(found[1])
 
 
-def test_float32_scores_lose_nothing_more() -> None:
-    case, tags = grid_case(4, 0.0, 1.0)
-    low = Case(*(x if x is case.lengths else x.astype(np.float32) for x in case.arrays()))
-    wide = Case(*(x if x is case.lengths else x.astype(np.float64) for x in low.arrays()))
-    spans, own = spans_of(case, tags)
-    np.testing.assert_allclose(
-        log_prob(low, spans, own), oracle.span_log_prob(wide, spans, own), rtol=1e-10, atol=1e-12
-    )
-
-
 def test_scaled_arithmetic_and_log_space_agree_far_into_a_long_sequence() -> None:
     # With edges, even of zero, everything is in log space and nothing is factored.
     rng = np.random.default_rng(1)

@@ -164,24 +164,6 @@ class TestWithTheRestOfTheProgram:
             sys.setswitchinterval(interval)
         assert seen == [True]
 
-    def test_concurrent_calls_agree(self) -> None:
-        chain.set_num_threads(2)
-        scores = batch(LARGE, 9)
-        expected = scores.marginals().tokens.tobytes()
-        found: list[bytes] = []
-
-        def calls() -> None:
-            for _ in range(10):
-                found.append(scores.marginals().tokens.tobytes())
-
-        workers = [threading.Thread(target=calls) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert len(found) == 40
-        assert set(found) == {expected}
-
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_forked_child_computes_with_threads_of_its_own(self) -> None:

@@ -176,15 +176,6 @@ def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
     assert index.names() == ["a"]
 
 
-def test_an_index_is_the_same_from_its_arrays():
-    index = AttributeIndex()
-    GivenExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
-    again = AttributeIndex.from_stored(Stored.of("x", "test", {}, index.arrays()))
-    assert again.names() == index.names()
-    data = GivenExtractor().compile([[["name4321", "other", "name7"]]], again, grow=False)
-    assert data.token_attributes(0) == [(4321, 1.0), (7, 1.0)]
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [

@@ -1,7 +1,5 @@
 """Scores of tokens against scores of the compiled attributes, which say what is right."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,18 +108,6 @@ def test_a_step_may_look_at_a_column_that_no_token_does():
     sentences = [Sentence(["a", "b"], columns={"form": ["x", "y"]})]
     model = Model("U0:%x[0,0]\nB0:%x[0,1]", sentences)
     np.testing.assert_array_equal(model.quick(sentences), model.plain(sentences))
-
-
-def test_calls_at_the_same_time_give_what_they_give_one_after_another():
-    random = np.random.default_rng(2)
-    texts = [[[f"w{k}" for k in random.integers(0, 300, 30)] for _ in range(40)] for _ in range(8)]
-    model = Model(TEMPLATE_SETS["ner"], texts[0])
-    expected = [model.quick(text) for text in texts]
-    model.scorer.forget()
-    with ThreadPoolExecutor(4) as pool:
-        for found, right in zip(pool.map(model.quick, texts * 5), expected * 5, strict=True):
-            np.testing.assert_array_equal(found, right)
-    assert model.scorer.bytes <= model.scorer.most_bytes
 
 
 def test_rows_are_forgotten_when_they_are_too_many():
