@@ -117,9 +117,7 @@ def test_what_the_model_refuses_is_found_among_the_rows_of_its_block(tmp_path):
     tagger = BulkTagger(tmp_path / "hmm.safetensors", on_error="mark")
     rows = tagger({"tokens": [["Anna"], ["a", 3], ["Rome", "."], "text", None, ["\ud800"]]})
     assert [error is None for error in rows["error"]] == [True, False, True, False, False, False]
-    assert (
-        rows["error"][1] == "expected strings in 'tokens', found the number 3: write its name (in Python pass names=)"
-    )
+    assert rows["error"][1].startswith("expected strings in 'tokens', found the number 3: write its name, or give")
     assert rows["tags"][0] == model.predict([["Anna"]])[0]
     assert all(tags is None for tags, error in zip(rows["tags"], rows["error"], strict=True) if error)
 
