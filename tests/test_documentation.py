@@ -288,3 +288,26 @@ def test_the_limits_in_the_guide_are_those_of_the_code():
     assert deepest is not None
     for limit in (LONGEST, problems.MOST_TAGS, store._LONGEST_HEADER, int(deepest[1]), sys.get_int_max_str_digits()):
         assert f"| {limit:,} " in guide, limit
+
+
+@pytest.mark.parametrize("page", ["docs/guides/formats.md", "docs/zh/guides/formats.md"])
+def test_every_kind_of_file_is_on_the_page_that_people_search(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    table = "".join(line for line in text.splitlines() if line.startswith("| "))
+    headings = "".join(line for line in text.splitlines() if line.startswith("## "))
+    for name in ("CSV", "Excel", "pandas", "brat", "Jupyter"):
+        assert name in table
+        assert name in headings
+    kinds = (
+        ".conll",
+        "conll-u",
+        "json lines",
+        "doccano",
+        "prodigy",
+        "label studio",
+        ".spacy",
+        ".csv",
+        ".ann",
+        "parquet",
+    )
+    assert [kind for kind in kinds if kind not in text.lower()] == []

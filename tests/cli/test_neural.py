@@ -159,56 +159,6 @@ def test_or_is_discarded_if_asked_for(here, shell, whole):
     assert Path("model/model.safetensors").read_bytes() == whole
 
 
-def test_a_retraining_killed_in_its_first_epoch_keeps_the_older_model_and_its_own_checkpoints(here, shell, whole):
-    often = (*CRF, "--set", "training.checkpoint_every=1", "--set", "training.batch_size=2")
-    assert shell(*CRF, "--set", "training.seed=5").code == 0
-    older = Path("model/model.safetensors").read_bytes()
-    stop(shell, often, 1)
-    assert Path("model/model.safetensors").read_bytes() == older
-    assert shell("tag", "model", "train.conll").code == 0
-    assert "did not end" in shell(*often).err
-    assert shell(*often, "--resume").code == 0
-    assert Path("model/model.safetensors").read_bytes() not in (older, whole)
-
-
-@pytest.mark.parametrize(
-    ("changed", "code", "message"),
-    [
-        (["--set", "encoder.hidden=12"], 2, "with another encoder.hidden: the training began with 8, now it is 12"),
-        (["--set", "training.learning_rate=0.1"], 2, "another training.learning_rate: the training began with unset"),
-        (["--train", "dev.conll"], 1, "cannot resume: the training data differ from those that the training began"),
-        (["--dev", "train.conll"], 1, "cannot resume: the dev data differ from those that the training began with"),
-        (["-m", "bilstm-softmax"], 1, "cannot resume: model holds a bilstm-crf training that did not end"),
-    ],
-)  # fmt: skip
-def test_what_is_not_the_same_training_cannot_go_on(here, shell, changed, code, message):
-    stop(shell, CRF, 1)
-    refused = shell(*CRF, *changed, "--resume")
-    assert refused.code == code
-    assert message in refused.err
-    assert shell(*CRF, "--resume").code == 0
-
-
-def test_more_epochs_than_were_asked_for_at_first(here, shell):
-    stop(shell, CRF, 2)
-    done = shell(*CRF, "--set", "training.epochs=6", "--resume")
-    assert done.code == 0, done.err
-    assert "epoch 6/6" in done.err
-    more = shell(*TRAIN[:5], "--out", "whole", *TRAIN[7:], "-m", "bilstm-crf", "--set", "training.epochs=6")
-    assert more.code == 0, more.err
-    # The rate is constant: more epochs later are the same as more epochs from the start.
-    assert Path("model/model.safetensors").read_bytes() == Path("whole/model.safetensors").read_bytes()
-
-
-def test_a_finished_training_has_nothing_to_resume(here, shell):
-    assert shell(*CRF).code == 0
-    assert not Path("model/checkpoints").exists()
-    refused = shell(*CRF, "--resume")
-    assert refused.code == 1
-    assert refused.err.startswith("trellis: model holds a finished training: there is nothing to resume.")
-    assert "--warm-start model" in refused.err
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_best_model_which_goes_on(here, shell, whole, monkeypatch, number, code):
     def press(self, step):

@@ -57,6 +57,13 @@ def test_an_argument_without_blanks_that_names_no_file_is_an_error(here, shell, 
     assert f"Anna slept: {problem}" in shell("tag", ner_model, "Anna slept", "--from", "conll").err
 
 
+def test_a_table_keeps_the_tags_that_it_has(here, shell, ner_model):
+    Path("a.csv").write_text("word,tag\nRome,B-PER\n")
+    assert shell("tag", ner_model, "a.csv").out == "sentence,token,tag,predicted\n1,Rome,B-PER,B-LOC\n"
+    Path("b.csv").write_text("word,Tag\nRome,B-PER\n")
+    assert shell("tag", ner_model, "b.csv").out == "sentence,token,Tag,tag\n1,Rome,B-PER,B-LOC\n"
+
+
 def test_a_person_is_told_that_the_keyboard_is_read(here, ner_model):
     screen, terminal = pty.openpty()
     command = [sys.executable, "-m", "trellis", "tag", str(ner_model), "--from", "text"]

@@ -405,7 +405,8 @@ def write(sentences: Iterable[Sentence], *, delimiter: str = ",") -> Iterator[st
 
 def table_columns(sentence: Sentence) -> dict[str, Sequence[str]]:
     """Tokens, further columns and tags by name."""
-    tags = {} if sentence.tags is None else {"tag": sentence.tags}
+    name = "predicted" if "tag" in sentence.columns else "tag"  # beside the tags that a file had before it was tagged
+    tags = {} if sentence.tags is None else {name: sentence.tags}
     for name in sentence.columns:
         if name in ("sentence", "token", *tags):
             refuse(sentence, f"a column named {name!r} would stand beside the one of that name")
