@@ -201,11 +201,6 @@ class TestDerivatives:
 
     @pytest.mark.parametrize("name", ["log_partition", "nll", "scaled nll", "weighted_nll"])
     @pytest.mark.parametrize("with_edges", [False, True])
-    def test_gradgradcheck_of_the_scan(self, name: str, with_edges: bool) -> None:
-        assert torch.autograd.gradgradcheck(*self.function_of_free_scores(name, "scan", with_edges), fast_mode=True)
-
-    @pytest.mark.parametrize("name", ["log_partition", "nll", "scaled nll", "weighted_nll"])
-    @pytest.mark.parametrize("with_edges", [False, True])
     def test_gradient_penalty_is_never_dropped_in_silence(self, name: str, with_edges: bool) -> None:
         """A backward that forgets its graph would leave the penalty out of the gradient without a word."""
         totals = []
