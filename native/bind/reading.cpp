@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nb = nanobind;
@@ -74,6 +75,7 @@ class FeatureReader {
     place_ = place;
     name_.clear();
     holder(item, "the features of a token");
+    look_up_pending();
     data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
   }
 
@@ -210,7 +212,6 @@ class FeatureReader {
       }
       const nb::object key = nb::borrow(entry.key), value = nb::borrow(entry.value);
       any_entry(key.ptr(), value.ptr());
-      guesses_.forget();
     }
   }
 
@@ -249,7 +250,7 @@ class FeatureReader {
 
   // Puts the names of a list, which lie elsewhere, up to the first that is not a plain string; how many these were.
   Py_ssize_t names(PyObject* list) {
-    constexpr size_t most = 32;
+    constexpr size_t most = most_pending;
     std::string_view texts[most];
     int64_t numbers[most];
     Py_ssize_t done = 0, length = 0;
@@ -314,6 +315,7 @@ class FeatureReader {
 
   double number(PyObject* value) {
     const double result = PyNumber_Check(value) ? PyFloat_AsDouble(value) : 0.0;
+    if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) guesses_.forget();
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
       PyErr_Clear();
       refuse(place_, "feature " + quoted(name_) + " is too large: values must be finite");
@@ -336,7 +338,26 @@ class FeatureReader {
     }
     return extend_ ? int32_t(attributes_.add(name_).number) : int32_t(attributes_.number(name_));
   }
-  void add(double value) { put(number_of_name(), value); }
+  void add(double value) {
+    if (!source_) return put(number_of_name(), value);
+    pending_ += name_;
+    pending_values_.push_back({pending_.size(), value});
+    if (pending_values_.size() == most_pending) look_up_pending();
+  }
+  // Features of this token whose names are looked up together.
+  void look_up_pending() {
+    if (pending_values_.empty()) return;
+    std::string_view names[most_pending];
+    int64_t numbers[most_pending];
+    size_t begin = 0, count = 0;
+    for (const auto& [end, value] : pending_values_) {
+      names[count++] = std::string_view(pending_).substr(begin, end - begin);
+      begin = end;
+    }
+    source_->find(names, count, numbers);
+    for (size_t i = 0; i < count; ++i) put(int32_t(numbers[i]), pending_values_[i].second);
+    pending_.clear(), pending_values_.clear();
+  }
 
   // A feature of value 0 changes no score: it has a number, and that is all.
   void put(int32_t attribute, double value) {
@@ -359,6 +380,9 @@ class FeatureReader {
   KeyGuesses guesses_;
   std::vector<DictEntry> entries_;  // of some dicts
   std::string name_, spare_;
+  static constexpr size_t most_pending = 32;
+  std::string pending_;  // names, one after another
+  std::vector<std::pair<size_t, double>> pending_values_;  // where they end
   Place place_{};
   int depth_ = 0;
   bool weighted_ = false;
