@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-engines browser nginx faults siege fuzz fuzz-native sanitize wheel test-wheel web matrix check format bench docs clean
+.PHONY: help demo serve test test-rivals test-engines browser nginx faults siege fuzz fuzz-native sanitize wheel test-wheel web matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,10 @@ $(VENV)/.engines: $(VENV)/.dev
 
 test-engines: $(VENV)/.engines  ## Ray, Spark, Dask, datasets and spaCy, which it installs; Spark needs Java 17
 	PYTHONHASHSEED=0 timeout 900 $(BIN)/python -m pytest -W default tests/engines
+
+# What cannot be installed is skipped, and the last line says so.
+test-rivals: $(VENV)/.dev  ## real packages on the aliases of trellis.compat, which it installs into build/rivals
+	timeout 360 $(BIN)/python -m tests.rivals
 
 KILLS ?= 30
 faults: $(VENV)/.dev  ## every write and allocation fails once, and KILLS trainings are killed: nothing may be lost

@@ -84,6 +84,7 @@ def fuzz_crfsuite() -> Callable[[Any], None]:
     import struct
 
     import trellis
+    from trellis.compat.pycrfsuite import Tagger
     from trellis.errors import TrellisError
     from trellis.models import crfsuite
 
@@ -105,6 +106,10 @@ def fuzz_crfsuite() -> Callable[[Any], None]:
             file[4:8] = struct.pack("<I", len(file))
         with suppress(TrellisError):
             trellis.CRF.from_stored(crfsuite.read(bytes(file), "file")).predict(X)
+        with suppress(TrellisError):  # without reading all of it
+            tagger = Tagger()
+            tagger.open_inmemory(bytes(file))
+            tagger.tag_all(X)
 
     return one
 

@@ -140,3 +140,32 @@ def test_over_an_encoder_in_a_folder(tmp_path: Path) -> None:
     own = CRFForTokenClassification.from_encoder(tmp_path, 3, dropout=0.0)
     assert own.crf.num_tags == 3
     assert own(**batch()).loss.requires_grad
+
+
+def test_a_saved_model_opens_with_its_labels_scheme_and_answers(tmp_path: Path) -> None:
+    from transformers import AutoModelForTokenClassification, pipeline
+
+    own, given = model(), batch()
+    own.save_pretrained(tmp_path)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=wordpiece(), pad_token="[PAD]", model_max_length=16)
+    for kind in (CRFForTokenClassification, AutoModelForTokenClassification):
+        opened = kind.from_pretrained(tmp_path).eval()
+        assert type(opened) is CRFForTokenClassification
+        assert opened.config.tag_set() == LABELS
+        assert opened.device == torch.device("cpu")
+        with torch.no_grad():
+            theirs, ours = own(**given), opened(**given)
+        assert torch.equal(ours.logits, theirs.logits)
+        assert torch.equal(ours.loss, theirs.loss)  # so the forbidden transitions are there again
+        for name, value in own.crf.named_buffers():
+            assert torch.equal(value, opened.crf.get_buffer(name))
+    found = pipeline("token-classification", model=opened, tokenizer=tokenizer)("the abc")
+    assert {row["entity"] for row in found} <= set(LABELS.labels)
+    free = model(3)
+    free.save_pretrained(tmp_path / "free")
+    assert CRFForTokenClassification.from_pretrained(tmp_path / "free").config.id2label[2] == "LABEL_2"
+
+
+def test_labels_must_be_given_with_an_encoder() -> None:
+    with pytest.raises(ValueError, match="labels must be a number or a TagSet, got None"):
+        CRFForTokenClassification(bert())

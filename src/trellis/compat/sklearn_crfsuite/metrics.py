@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from itertools import chain
 from typing import Any
+
+from trellis.compat.sklearn_crfsuite.utils import flatten
 
 __all__ = [
     "flat_accuracy_score",
@@ -23,7 +24,7 @@ Labels = Sequence[Sequence[str]]
 def _flattens_y(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def wrapper(y_true: Labels, y_pred: Labels, *args: Any, **kwargs: Any) -> Any:
-        return function(list(chain.from_iterable(y_true)), list(chain.from_iterable(y_pred)), *args, **kwargs)
+        return function(flatten(y_true), flatten(y_pred), *args, **kwargs)
 
     return wrapper
 
