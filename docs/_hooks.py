@@ -13,6 +13,10 @@ from mkdocs.structure.files import File
 DOCS = Path(__file__).parent
 _FORMULA = re.compile(r'<(?P<element>div|span) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=element)>', re.DOTALL)
 _PICTURE = re.compile(r'<p><img alt="[^"]*" src="(?P<source>[^"]+\.svg)" /></p>')
+_SOLUTIONS = re.compile(
+    r'(<summary>(?:Solutions|答案)</summary>.*?)</details>((?:\s*<div class="[^"]*highlight">.*?</pre></div>)+)',
+    re.DOTALL,
+)
 _FUNCTION = re.compile(r"<mi>log</mi>|<mi>exp</mi>(?!<mo)")
 _LINK = re.compile(r"\]\((?P<path>\.\./[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 _OUTSIDE = "outside:"
@@ -52,8 +56,9 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, *, page: Any, config: Any, **_: Any) -> str:
-    """Put formulas and pictures into the page itself: browsers draw both without a script, in the reader's colours."""
+    """Put formulas and pictures into the page itself, in the reader's colours, and solve exercises only when asked."""
     content = _FORMULA.sub(_to_mathml, content.replace(f'"{_OUTSIDE}', '"'))
+    content = _SOLUTIONS.sub(r"\1\2</details>", content)  # the code of the solutions, too
     folder = Path(config["docs_dir"]) / posixpath.dirname(page.file.src_uri)
     return _PICTURE.sub(lambda match: _inlined(match, folder), content)
 
