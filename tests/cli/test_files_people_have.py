@@ -94,6 +94,19 @@ def test_a_numbered_file_without_blank_lines_is_divided_by_its_numbers(here, she
     assert [one.line_of(0) for one in corpus.read("a.tsv", tokens=1)] == [1, 8, 14, 18, 24, 30][: len(sentences())]
 
 
+def test_numbers_in_the_last_column_are_no_tags(here, shell):
+    rows = [
+        (token, tag, number)
+        for number, one in enumerate(sentences())
+        for token, tag in zip(one.tokens, one.tags, strict=True)
+    ]
+    Path("a.tsv").write_text("".join(f"{token}\t{tag}\t{number}\n" for token, tag, number in rows))
+    refused = shell(*TRAIN, "a.tsv")
+    assert "a.tsv: expected tags in the last column, found numbers that count tokens or sentences" in refused.err
+    assert "train: 6 sentences, 32 tokens" in shell(*TRAIN, "a.tsv", "--tags", "-2").err
+    assert corpus.read("a.tsv", tags=2).sentences[0].tags[0] == "0"
+
+
 def test_other_columns_of_numbers_divide_nothing(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("".join(f"w{i}\t{i % 2}\t{i * 7 % 31}\tO\n" for i in range(60)))

@@ -197,9 +197,16 @@ def _find_layout(
     layout = _Layout(number, Table(width), tabs, comment, token, tag, extra)
     if tokens is None and width > 1:
         _check_placing(source, layout)
+    rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)] if width > 2 else []
+    rows = [cells for cells in rows if len(cells) == width and cells[0] != DOCSTART]
+    last = [row[-1] for row in rows]
+    if gold and tags == -1 and (_count_tokens(last) or _count_sentences(last)):
+        raise DataError(
+            f"{source.name}: expected tags in the last column, found numbers that count tokens or sentences; give "
+            "--tags -2 (in Python tags=-2), or wherever they are; if these are the tags, give --tags "
+            f"{width - 1} (in Python tags={width - 1})"
+        )
     if extra and BREAK.search(source.head) is None:
-        rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)]
-        rows = [cells for cells in rows if len(cells) == width]
         columns_of_numbers = ((i, [row[i] for row in rows]) for _, i in extra)
         kinds = ((i, _count_tokens(values), _count_sentences(values)) for i, values in columns_of_numbers)
         counting = next(((i, tokens) for i, tokens, sentences in kinds if tokens or sentences), None)

@@ -269,7 +269,7 @@ def guess_content(head: str) -> Guess | None:
 def _guess_lines(head: str, lines: list[str]) -> Guess:
     data = [line for line in lines if not line.startswith(("# ", DOCSTART))] or lines
     if names := header_of_table(data[1] if re.fullmatch("(?i)sep=.", data[0]) and len(data) > 1 else data[0]):
-        return "csv", f"its first line names the columns {', '.join(names)}"
+        return "csv", f"its first line names the columns {', '.join(filter(None, names))}"
     if any(_UD_ROW.fullmatch(line) for line in data[:20]):
         return "conllu", "it has ten columns that begin with word numbers"
     # Where a cell of most lines is a text of several words, tabs do not separate columns of tokens.

@@ -44,6 +44,8 @@ Row = tuple[int, Sequence[str]]
 """The number of its first line, and its cells."""
 
 LONG = 1000
+"""A sentence of more tokens than this is none."""
+_UNDIVIDED = 200
 """A table whose rows nothing divides into sentences may have this many."""
 _LINES_OF_CELL = 1000
 _SAMPLE = 50  # rows
@@ -102,7 +104,8 @@ class Layout:
         counts = [
             (len(_items(row[token])), 1 if tag is None else len(_items(row[tag], _SPACE_OR_COMMA))) for row in rows
         ]
-        matching = [words for words, tags in counts if words == tags or (tag is None and words > 1)]
+        lists = [row[token][:1] == "[" for row in rows]
+        matching = [words for (words, tags), is_list in zip(counts, lists, strict=True) if words == tags or is_list]
         whole = max(matching, default=0) > 1 and len(matching) * 2 > len(rows)
         several = [row for row in rows if " " in row[token]]
         if not whole and len(several) * 2 > len(rows):
@@ -159,7 +162,7 @@ def sentences_of_rows(
             fail(problem, number, cells)
         elif not is_blank:
             group.append(row)
-            if len(group) > LONG and not divided:
+            if len(group) > _UNDIVIDED and not divided:
                 raise DataError(
                     f"{path or 'the table'}: expected a column that names the sentences (sentence, sentence_id, ...) "
                     f"or empty rows between them, found {len(group):,} rows that nothing divides; name all columns "
