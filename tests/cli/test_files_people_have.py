@@ -94,6 +94,12 @@ def test_a_numbered_file_without_blank_lines_is_divided_by_its_numbers(here, she
     assert [one.line_of(0) for one in corpus.read("a.tsv", tokens=1)] == [1, 8, 14, 18, 24, 30][: len(sentences())]
 
 
+def test_sentences_of_one_token_are_divided_too(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("".join(f"w\t{number}\tO\n" for number in (1, 2, 3, 4, 1, 1, 2, 1)))
+    assert [len(one) for one in corpus.read(path)] == [4, 1, 2, 1]
+
+
 def test_numbers_in_the_last_column_are_no_tags(here, shell):
     rows = [
         (token, tag, number)
@@ -178,3 +184,5 @@ def test_eval_says_where_the_model_splits_texts_differently(here, shell):
     record["offsets"] = [[0, 4], [5, 7], [7, 8], [8, 13]]
     Path("c.jsonl").write_text(json.dumps(record) + "\n")
     assert "'#A' as # A" in shell("eval", "model", "c.jsonl").err
+    shell(*TRAIN, "b.conll", "--overwrite", "--tokenizer", "whitespace")
+    assert "this file, 1 token of 4: '#A-10293' as one token" in shell("eval", "model", "c.jsonl").err

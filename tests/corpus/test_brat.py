@@ -122,6 +122,14 @@ def test_the_longest_or_the_first_span_stays(tmp_path: Path, overlaps: Any, tags
     assert " ".join(sentence.tags or ()) == tags
 
 
+def test_a_span_that_is_marked_twice_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "aa bb", "label": [[0, 2, "A"], [0, 2, "A"]]}\n')
+    found = corpus.read(path)
+    assert spans(found) == [("aa bb", "B-A O")]
+    assert found.report.notes() == []
+
+
 @pytest.mark.parametrize(
     ("text", "annotations", "problem"),
     [
