@@ -5,6 +5,8 @@
 #include "bind/python.h"
 #include "bind/reading.h"
 
+#include <numeric>
+
 namespace nb = nanobind;
 
 namespace trellis::bind {
@@ -93,16 +95,18 @@ class LazyModel : AttributeIndex::Source {
   nb::tuple score(nb::handle sentences) {
     const Dataset data = read_features(sentences, index_, false);
     std::vector<double> emissions(size_t(data.tokens() * num_labels()));
-    without_lock(cost(data), [&] { add_scores(data, emissions.data()); });
+    const std::shared_ptr<const Table> table = table_for(data);
+    without_lock(cost(data), [&] { add_scores(data, table.get(), emissions.data()); });
     return nb::make_tuple(to_numpy(std::move(emissions)), copy_of(data.offsets.data(), data.offsets.size()));
   }
   nb::object best(nb::handle sentences, const Labeller& labeller) {
     if (labeller.labels() != num_labels()) throw nb::value_error("a chain of other labels than the model has");
     const Dataset data = read_features(sentences, index_, false);
+    const std::shared_ptr<const Table> table = table_for(data);
     return labeller.best(data.offsets, data.tokens() ? cost(data) / data.tokens() : 0,
                          [&](const std::vector<int64_t>&, double* emissions) {
                            std::fill_n(emissions, data.tokens() * num_labels(), 0.0);
-                           add_scores(data, emissions);
+                           add_scores(data, table.get(), emissions);
                          });
   }
 
@@ -111,7 +115,32 @@ class LazyModel : AttributeIndex::Source {
   void find(const std::string_view* names, size_t count, int64_t* numbers) const override {
     model_.find(names, count, numbers);
   }
-  void add_scores(const Dataset& data, double* emissions) const {
+  // All weights, once so many were asked for that to read them pays; null before, or if the file holds nonsense somewhere.
+  struct Table {
+    std::vector<int64_t> ends;
+    std::vector<uint16_t> labels;
+    WeightTable<double> weights;
+
+    Table(const Model& model, int64_t L)
+        : ends(model.pair_counts.begin(), model.pair_counts.end()), labels(model.pair_labels),
+          weights((std::partial_sum(ends.begin(), ends.end(), ends.begin()),
+                   Pairs{ends.data(), labels.data(), int64_t(ends.size()), L})) {
+      weights.fill(model.pair_weights.data());
+    }
+  };
+  std::shared_ptr<const Table> table_for(const Dataset& data) {
+    constexpr size_t bytes_per_weight = 20;
+    if (table_ || asked_ > file_.size() / bytes_per_weight) return table_;
+    asked_ += data.attributes.size();
+    if (asked_ <= file_.size() / bytes_per_weight) return nullptr;
+    try {
+      table_ = std::make_shared<const Table>(read_model(file_.data(), file_.size()), num_labels());
+    } catch (const FormatError&) {  // what is asked for may be right nevertheless
+    }
+    return table_;
+  }
+  void add_scores(const Dataset& data, const Table* table, double* emissions) const {
+    if (table) return score_dataset(data, table->weights, emissions);
     constexpr size_t ahead = 8;
     const std::vector<int32_t>& attributes = data.attributes;
     size_t e = 0;
@@ -130,6 +159,8 @@ class LazyModel : AttributeIndex::Source {
   Flat<const uint8_t> file_;
   OpenModel model_;
   AttributeIndex index_;
+  size_t asked_ = 0;  // weights of attributes
+  std::shared_ptr<const Table> table_;
 };
 
 }  // namespace

@@ -89,6 +89,18 @@ def test_features_of_any_shape_have_the_same_answers(tmp_path_factory, data):
             assert pycrfsuite.ItemSequence(summed).items() == original.ItemSequence(summed).items()
 
 
+def test_answers_stay_the_same_once_all_weights_are_in_memory(tmp_path):
+    trained(pycrfsuite, tmp_path / "model")
+    with pycrfsuite.Tagger().open(str(tmp_path / "model")) as tagger:
+        found = []
+        for _ in range(2):
+            found.append([tagger.scores([x]).emissions for x in (*X, *NEW)])
+            tagger.tag_all([*X, *NEW] * 500)
+        for before, after in zip(*found, strict=True):
+            np.testing.assert_allclose(after, before, rtol=1e-12, atol=1e-12)
+        assert tagger.tag_all(X) == Y
+
+
 def test_parameters_are_the_originals():
     for name in ("lbfgs", "l2sgd", "ap", "averaged-perceptron", "pa", "passive-aggressive", "AROW"):
         theirs, ours = original.Trainer(name), pycrfsuite.Trainer(name)
