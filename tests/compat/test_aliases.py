@@ -1,5 +1,6 @@
 """Programs that import a rival by its name get Trellis."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -63,14 +64,19 @@ print(max(abs(model.state_features_[key] - weight) for key, weight in weights.it
 again = pickle.loads(pickle.dumps(model))
 print(list(again.predict(X)) == tags, again.modelfile.name != model.modelfile.name)
 from sklearn_crfsuite import CRF, metrics, scorers
+from sklearn_crfsuite.utils import flatten
+print(flatten([[1], [2, 3]]), model.modelfile.name)
 print(CRF().fit(X, {y!r}).score(X, {y!r}), [name for name in sys.modules if name == "_pycrfsuite"])
 """)
     assert out.splitlines() == [
         "trellis.compat.sklearn_crfsuite.estimator True 0.1 1.0",
         "True",
         "True True",
+        f"[1, 2, 3] {(out.splitlines() + [''] * 4)[3].partition('] ')[2]}",
         "1.0 []",
     ], err
+    assert err == ""
+    assert not os.path.exists(out.splitlines()[3].partition("] ")[2])  # removed when Python ended
 
 
 def test_scripts_and_modules_run_under_the_aliases(tmp_path):

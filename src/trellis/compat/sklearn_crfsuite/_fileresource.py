@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -24,24 +25,20 @@ class FileResource:
         if self.name is None:
             number, self.name = tempfile.mkstemp(self.suffix, self.prefix)
             os.close(number)
+            if not self.keep_tempfiles:
+                weakref.finalize(self, _remove, self.name)  # at the end of Python, too
         return self.name
 
     def cleanup(self) -> None:
         """Remove the temporary file."""
         if self.auto and not self.keep_tempfiles and self.name is not None:
-            with suppress(OSError):
-                os.unlink(self.name)
+            _remove(self.name)
             self.name = None
 
     def refresh(self) -> str:
         """The name of a new temporary file, or of the file that was named."""
         self.cleanup()
         return self.ensure_name()
-
-    def __del__(self) -> None:
-        """Remove the temporary file."""
-        with suppress(Exception):  # at the end of Python, nothing may be left
-            self.cleanup()
 
     def __getstate__(self) -> dict[str, Any]:
         """The content of a temporary file, the name of another."""
@@ -59,3 +56,8 @@ class FileResource:
         if content is not None:
             with open(self.ensure_name(), "wb") as file:
                 file.write(content)
+
+
+def _remove(name: str) -> None:
+    with suppress(OSError):
+        os.unlink(name)
