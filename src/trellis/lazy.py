@@ -11,20 +11,24 @@ T = TypeVar("T")
 
 
 def lazily(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package, given the names that each of its modules is the home of.
+    """The ``__getattr__`` of a package, given the names that may be in each of its modules, which are tried in turn.
 
     ``dir()`` of the package lists these names from now on, as completion needs them.
     """
-    home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+    homes_of: dict[str, list[str]] = {}
+    for module, names in homes.items():
+        for name in names:
+            homes_of.setdefault(name, []).append(f"{package}.{module}")
     there = vars(sys.modules[package])
-    there.setdefault("__dir__", lambda: sorted({*there, *home_of}))
+    there.setdefault("__dir__", lambda: sorted({*there, *homes_of}))
 
     def find(name: str) -> Any:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(home_of[name]), name)
-        setattr(sys.modules[package], name, value)  # from now on found without asking here
-        return value
+        for home in homes_of.get(name, ()):
+            module = importlib.import_module(home)
+            if hasattr(module, name):
+                there[name] = getattr(module, name)  # from now on found without asking here
+                return there[name]
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     return find
 

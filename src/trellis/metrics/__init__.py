@@ -81,37 +81,4 @@ __all__ = [
 ]
 
 # A module that has the name of one of its functions, `calibration`, cannot wait.
-__getattr__ = lazily(
-    __name__,
-    {
-        "entities": (
-            "EntityScores",
-            "ErrorReport",
-            "Mistake",
-            "SpanError",
-            "entity_counts",
-            "entity_errors",
-            "entity_scores",
-            "span_errors",
-        ),
-        "prf": ("Score",),
-        "significance": (
-            "Interval",
-            "Significance",
-            "Statistic",
-            "accuracy",
-            "bootstrap_interval",
-            "f1",
-            "paired_significance",
-        ),
-        "tokens": ("ConfusionMatrix", "TaggingScores", "tagging_scores", "token_counts"),
-        "words": (
-            "JointScores",
-            "SegmentationScores",
-            "joint_counts",
-            "joint_scores",
-            "segmentation_counts",
-            "segmentation_scores",
-        ),
-    },
-)
+__getattr__ = lazily(__name__, dict.fromkeys(("entities", "tokens", "significance", "words"), __all__))

@@ -64,7 +64,3 @@ __all__ = [
 __getattr__ = lazily(
     __name__, {"trainer": ("CRFForTokenClassification", "align_labels"), "transformer": ("TransformerEncoder",)}
 )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

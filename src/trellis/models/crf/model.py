@@ -40,7 +40,6 @@ from trellis.features import (
 )
 from trellis.lazy import cached
 from trellis.lexicon.features import name_of_column
-from trellis.metrics import Grid, Report
 from trellis.models.answers import TransitionTable
 from trellis.models.data import (
     MOST_PAIRS,
@@ -58,6 +57,7 @@ from trellis.models.data import (
 from trellis.models.posterior import Explanation, Part, Step, explain
 from trellis.models.tagger import FitOptions, Stream, Tagger
 from trellis.ragged import check_lengths
+from trellis.results import Grid, Report
 from trellis.store import Stored, narrowed
 from trellis.tags import StateMap
 from trellis.text import FOLDED_POINTS
