@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,29 +38,35 @@ from trellis.ragged import check_lengths, later_tokens, offsets_of, ranges, spli
 _MOST_THREADS = 1024
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Decoded:
-    """The best label sequences: ``tags[N]``, flat like the emissions, and ``scores[B]``."""
-
-    tags: IntArray
-    scores: FloatArray
+# Arrays or tensors: of labels, of numbers by sequence, and of numbers by token.
+Tags = TypeVar("Tags")
+Scores = TypeVar("Scores")
+Values = TypeVar("Values")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Paths:
+class Decoded(Generic[Tags, Scores]):
+    """The best label sequences: ``tags`` in the layout of the emissions, flat ``(N,)`` or padded, and ``scores[B]``."""
+
+    tags: Tags
+    scores: Scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths(Generic[Tags, Scores]):
     """The k best label sequences of each sequence b: ``tags[b]`` is (k_b, T_b), ``scores[b]`` (k_b,), descending."""
 
-    tags: list[IntArray]
-    scores: list[FloatArray]
+    tags: list[Tags]
+    scores: list[Scores]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Marginals:
+class Marginals(Generic[Scores, Values]):
     """The result of forward-backward.
 
     Attributes:
         log_partition: ``(B,)`` log Z.
-        tokens: ``(N, L)`` probability of each label at each token.
+        tokens: probability of each label at each token, in the layout of the emissions: ``(N, L)``, or padded.
         transitions: ``(L, L)`` expected number of transitions, over the whole batch.
         start: ``(L,)`` expected number of sequences that start with a label.
         end: ``(L,)`` expected number of sequences that end with a label.
@@ -69,12 +75,12 @@ class Marginals:
 
     """
 
-    log_partition: FloatArray
-    tokens: AnyArray
-    transitions: AnyArray
-    start: AnyArray
-    end: AnyArray
-    pairwise: AnyArray | None = None
+    log_partition: Scores
+    tokens: Values
+    transitions: Values
+    start: Values
+    end: Values
+    pairwise: Values | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -220,14 +226,14 @@ class ChainScores(Tabled):
         self._check(self._inference().weighted_nll(path, plain, out), path)
         return out
 
-    def viterbi(self, *, allowed: npt.ArrayLike | None = None) -> Decoded:
+    def viterbi(self, *, allowed: npt.ArrayLike | None = None) -> Decoded[IntArray, FloatArray]:
         """The best label sequence of each sequence and its score; among equals the smaller label."""
         given = self.restricted(allowed)
         tags, best = np.empty(len(given.emissions), dtype=np.int64), given._by_sequence()
         given._check(given._inference().viterbi(tags, len(tags), best))
         return Decoded(tags, best)
 
-    def kbest(self, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths:
+    def kbest(self, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths[IntArray, FloatArray]:
         """The k best label sequences of each sequence, best first; fewer if fewer exist.
 
         Memory grows with the paths that are returned. An answer holds at most 2**27 tags (a gigabyte): if ``k`` paths
@@ -239,7 +245,9 @@ class ChainScores(Tabled):
         shapes = zip(split(flat, counts * given.lengths), counts, given.lengths, strict=True)
         return Paths([paths.reshape(count, length) for paths, count, length in shapes], split(scores, counts))
 
-    def marginals(self, *, allowed: npt.ArrayLike | None = None, pairwise: bool = False) -> Marginals:
+    def marginals(
+        self, *, allowed: npt.ArrayLike | None = None, pairwise: bool = False
+    ) -> Marginals[FloatArray, AnyArray]:
         """Probabilities of labels by forward-backward, and expected counts of transitions.
 
         ``pairwise=True`` adds the probability of each pair of neighbouring labels, which takes L * L numbers per token.

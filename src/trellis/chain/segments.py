@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ from trellis.chain.problems import (
     check_seed,
     raise_bad_chain_score,
 )
+from trellis.chain.scores import Values
 from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError, shown
 from trellis.ragged import check_lengths, offsets_of, rows_of, split
 
@@ -59,7 +61,7 @@ class SegmentPaths:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SegmentMarginals:
+class SegmentMarginals(Generic[Values]):
     """The result of forward-backward over segments.
 
     Attributes:
@@ -71,11 +73,11 @@ class SegmentMarginals:
 
     """
 
-    log_partition: FloatArray
-    segments: FloatArray
-    transitions: FloatArray
-    start: FloatArray
-    end: FloatArray
+    log_partition: Values
+    segments: Values
+    transitions: Values
+    start: Values
+    end: Values
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -173,11 +175,11 @@ class SegmentScores:
         raise_forbidden(scores)
         return np.maximum(self.log_partition() - scores, 0.0)
 
-    def marginals(self) -> SegmentMarginals:
+    def marginals(self) -> SegmentMarginals[FloatArray]:
         """Probabilities of segments by forward-backward, and expected counts of transitions."""
         return self.weighted_marginals(None)
 
-    def weighted_marginals(self, weights: FloatArray | None) -> SegmentMarginals:
+    def weighted_marginals(self, weights: FloatArray | None) -> SegmentMarginals[FloatArray]:
         """The marginals, with everything but log Z multiplied by the weight ``(B,)`` of its sequence.
 
         This is the gradient of the weighted sum of log Z.
@@ -190,7 +192,7 @@ class SegmentScores:
         self._check(self._inference().marginals(by_sequence, out, probabilities, a, s, e))
         return SegmentMarginals(out, probabilities, a, s, e)
 
-    def nll_gradient(self, paths: Paths, weights: npt.ArrayLike | None = None) -> SegmentMarginals:
+    def nll_gradient(self, paths: Paths, weights: npt.ArrayLike | None = None) -> SegmentMarginals[FloatArray]:
         """The gradient of the sum of `nll`, each sequence times its weight ``(B,)``: probabilities minus paths.
 
         Its fields are the derivatives by the scores of the same name; `log_partition` is log Z itself.

@@ -201,7 +201,7 @@ class CRF(nn.Module):
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
         edges: Tensor | None = None,
-    ) -> chain.Decoded:
+    ) -> chain.Decoded[Tensor, Tensor]:
         """The best labels as a tensor, -1 where there is no token, and their scores ``(B,)``."""
         if torch.compiler.is_compiling() and allowed is None:
             self._check(emissions, None, mask)
@@ -218,7 +218,7 @@ class CRF(nn.Module):
         allowed: Tensor | None = None,
         edges: Tensor | None = None,
         pairwise: bool = False,
-    ) -> chain.Marginals:
+    ) -> chain.Marginals[Tensor, Tensor]:
         """Probability of each label at each token (0 at places without one), and expected transitions."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges).marginals(allowed=allowed, pairwise=pairwise)
 

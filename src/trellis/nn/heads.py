@@ -54,7 +54,6 @@ class Head(nn.Module, ABC):
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores of the chain."""
 
-    @abstractmethod
     def losses(
         self,
         emissions: Tensor,
@@ -70,6 +69,8 @@ class Head(nn.Module, ABC):
         With `weights` ``(N,)`` each token counts by its weight. With `allowed` ``(N, L)`` instead of tags it is minus
         the log probability that every token has one of its allowed labels.
         """
+        scores = scoring.ChainScores(emissions, lengths, *self.chain(), edges)
+        return scores.nll(tags, allowed=allowed, weights=weights)
 
 
 class CRFHead(Head):
@@ -83,19 +84,6 @@ class CRFHead(Head):
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """The learned scores with the constraints in them."""
         return self.crf.chain_parameters()
-
-    def losses(
-        self,
-        emissions: Tensor,
-        lengths: IntArray,
-        tags: Tensor | None = None,
-        *,
-        allowed: Tensor | None = None,
-        weights: Tensor | None = None,
-        edges: Tensor | None = None,
-    ) -> Tensor:
-        scores = scoring.ChainScores(emissions, lengths, *self.chain(), edges)
-        return scores.nll(tags, allowed=allowed, weights=weights)
 
 
 class SoftmaxHead(Head):

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.arrays import IntArray
+from trellis.arrays import FloatArray, IntArray
 from trellis.chain import SegmentMarginals
 from trellis.chain.torch import SegmentScores
 from trellis.errors import ConfigError, ShapeError
@@ -164,7 +164,7 @@ class SemiCRF(nn.Module):
 
     def marginals(
         self, tokens: Tensor | TokenScores, mask: Tensor | None = None, *, lengths: Tensor | None = None
-    ) -> SegmentMarginals:
+    ) -> SegmentMarginals[FloatArray]:
         """Probabilities of segments ``(N, K, L)``, flat over the tokens of the batch, as arrays."""
         with torch.no_grad():
             return self.scores(tokens, mask, lengths=lengths).numpy().marginals()

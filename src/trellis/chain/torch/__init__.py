@@ -9,8 +9,10 @@ By-token inputs and results have the layout of the emissions: flat ``(N,)`` for 
 ``(B, T)`` or ``(T, B)`` for emissions of that shape, with 0 (tags: -1) at places without a token.
 """
 
+from trellis.chain.scores import Decoded, Marginals, Paths
+from trellis.chain.segments import SegmentMarginals
 from trellis.chain.tables import ChainTable
-from trellis.chain.torch.scores import ChainScores, Decoded, Marginals, Paths
-from trellis.chain.torch.segments import SegmentMarginals, SegmentScores
+from trellis.chain.torch.scores import ChainScores
+from trellis.chain.torch.segments import SegmentScores
 
 __all__ = ["ChainScores", "ChainTable", "Decoded", "Marginals", "Paths", "SegmentMarginals", "SegmentScores"]

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellis.chain.torch.scores import ChainScores, Decoded
+from trellis.chain.scores import Decoded
+from trellis.chain.torch.scores import ChainScores
 from trellis.errors import ChainError
 
 # Written out, since torch 2.4 cannot read them from annotations that are strings.
@@ -136,6 +137,6 @@ def nll(emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> Ten
     return losses.sum() if reduction == "sum" else losses.sum() / max(len(losses), 1)
 
 
-def viterbi(emissions: Tensor, mask: Tensor | None, *chain: Any) -> Decoded:
+def viterbi(emissions: Tensor, mask: Tensor | None, *chain: Any) -> Decoded[Tensor, Tensor]:
     """The best labels of a padded batch and their scores, as one operator; see `_CHAIN`."""
     return Decoded(*_viterbi(emissions, mask, *chain))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -31,6 +30,7 @@ from trellis.chain.problems import (
     check_spans,
     check_weights,
 )
+from trellis.chain.scores import Decoded, Marginals, Paths
 from trellis.chain.tables import Tabled
 from trellis.chain.torch import scan
 from trellis.chain.torch.autograd import (
@@ -52,34 +52,6 @@ from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
 
 Backend = Literal["auto", "scan"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decoded:
-    """The best label sequences: ``tags`` in the layout of the emissions, and ``scores[B]``."""
-
-    tags: Tensor
-    scores: Tensor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Paths:
-    """The k best label sequences of each sequence b: ``tags[b]`` is (k_b, T_b), ``scores[b]`` (k_b,), descending."""
-
-    tags: list[Tensor]
-    scores: list[Tensor]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Marginals:
-    """The result of forward-backward; see ``trellis.chain.Marginals``. ``tokens`` has the layout of the emissions."""
-
-    log_partition: Tensor
-    tokens: Tensor
-    transitions: Tensor
-    start: Tensor
-    end: Tensor
-    pairwise: Tensor | None = None
 
 
 class ChainScores(Tabled):
@@ -308,7 +280,7 @@ class ChainScores(Tabled):
         """
         return loss_and_gradient(self._inference(), self.layout, self._arguments, self._check_tags(tags), 1.0)
 
-    def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
+    def viterbi(self, *, allowed: Tensor | None = None) -> Decoded[Tensor, Tensor]:
         """The best label sequence of each sequence and its score, whose gradient is that of the path's score."""
         given = self.restricted(allowed)
         if not given.native:
@@ -330,7 +302,7 @@ class ChainScores(Tabled):
             tags = self.viterbi().tags.cpu()
         return self.layout.lists(tags.data_ptr(), tags.numel(), self.num_labels)
 
-    def kbest(self, k: int, *, allowed: Tensor | None = None) -> Paths:
+    def kbest(self, k: int, *, allowed: Tensor | None = None) -> Paths[Tensor, Tensor]:
         """The k best label sequences of each sequence, best first; fewer if fewer exist.
 
         An answer holds at most 2**27 tags, as with ``trellis.chain.ChainScores``. The torch implementation keeps k
@@ -352,7 +324,7 @@ class ChainScores(Tabled):
         tags = [path.reshape(count, length) for path, count, length in shapes]
         return Paths(tags, list(torch.split(best.to(given.emissions.dtype), sizes)))
 
-    def marginals(self, *, allowed: Tensor | None = None, pairwise: bool = False) -> Marginals:
+    def marginals(self, *, allowed: Tensor | None = None, pairwise: bool = False) -> Marginals[Tensor, Tensor]:
         """Probabilities of labels by forward-backward, and expected counts of transitions."""
         given = self.restricted(allowed)
         if not given.native or given.requires_grad():

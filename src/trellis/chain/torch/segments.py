@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,15 @@ from torch import Tensor
 
 from trellis.arrays import IntArray
 from trellis.chain import segments as arrays
-from trellis.chain.segments import Paths, Segmented, SegmentPaths, check_paths, raise_forbidden, scores_used
+from trellis.chain.segments import (
+    Paths,
+    Segmented,
+    SegmentMarginals,
+    SegmentPaths,
+    check_paths,
+    raise_forbidden,
+    scores_used,
+)
 from trellis.chain.torch.autograd import graph_gradient, layout_lengths, layout_of_mask, token_rows
 from trellis.chain.torch.scan import logsumexp
 from trellis.chain.torch.scores import to_numpy
@@ -22,17 +29,6 @@ from trellis.ragged import check_lengths, offsets_of
 
 Scores = tuple[Tensor, Tensor, Tensor, Tensor]
 """Segments, transitions, start, end."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SegmentMarginals:
-    """The result of forward-backward over segments; see ``trellis.chain.SegmentMarginals``."""
-
-    log_partition: Tensor
-    segments: Tensor
-    transitions: Tensor
-    start: Tensor
-    end: Tensor
 
 
 class SegmentScores:
@@ -168,7 +164,7 @@ class SegmentScores:
         raise_forbidden(to_numpy(scores))
         return (self.log_partition() - scores).clamp_min(0)
 
-    def marginals(self) -> SegmentMarginals:
+    def marginals(self) -> SegmentMarginals[Tensor]:
         """Probabilities of segments by forward-backward, and expected counts of transitions."""
         if self.requires_grad() or not self.segments.is_cpu:
             with torch.enable_grad():  # the gradient of log Z as a graph
