@@ -210,47 +210,64 @@ nb::list cut_words(nb::handle texts, nb::handle tokens, nb::handle labels, const
   return result;
 }
 
-// (start, end, label, text, probability) of the spans `from` to `to` - 1, which are tokens begin .. end - 1 of the
-// text, in order, and do not overlap; `type` is a subclass of tuple.
-nb::object text_spans(nb::handle type, nb::str text, nb::handle tokens, const Array<const int64_t>& begins,
-                      const Array<const int64_t>& ends, const Array<const int64_t>& kinds, const nb::tuple& names,
-                      const Array<const double>& probabilities, size_t from, size_t to) {
-  if (from > to || to > begins.size() || to > ends.size() || to > kinds.size() || to > probabilities.size())
-    throw nb::value_error("there are no such spans");
-  constexpr Py_ssize_t fields = 5;
-  auto* const cls = reinterpret_cast<PyTypeObject*>(type.ptr());
-  if (!PyType_Check(type.ptr()) || !PyType_IsSubtype(cls, &PyTuple_Type)) throw nb::type_error("spans must be tuples");
-  const Items items = sequence_items(tokens, "tokens must be a sequence");
-  Places places(text.ptr());
-  nb::object spans = nb::steal(PyTuple_New(Py_ssize_t(to - from)));
-  if (!spans.is_valid()) throw nb::python_error();
-  Py_ssize_t token = 0;
-  for (size_t row = from; row < to; ++row) {
-    const int64_t begin = begins.data()[row], end = ends.data()[row], kind = kinds.data()[row];
-    if (begin < token || end <= begin || end > items.size() || kind < 0 || size_t(kind) >= names.size())
-      throw nb::value_error("spans must lie in their text, in order");
-    Py_ssize_t start = 0;
-    for (; token < end; ++token) {
-      places.next(items[token]);
-      if (token == begin) start = places.begin;
-    }
-    PyObject* const span = PyType_GenericAlloc(cls, fields);
-    if (!span) throw nb::python_error();
-    NB_TUPLE_SET_ITEM(spans.ptr(), Py_ssize_t(row - from), span);
-    nb::object piece = end == begin + 1 ? nb::borrow(items[end - 1]) : places.between(start, places.end);
-    PyObject* const values[fields] = {
-        PyLong_FromSsize_t(start), PyLong_FromSsize_t(places.end), nb::object(names[size_t(kind)]).release().ptr(),
-        piece.release().ptr(), PyFloat_FromDouble(probabilities.data()[row])};
-    bool whole = true;
-    for (Py_ssize_t i = 0; i < fields; ++i) {
-      NB_TUPLE_SET_ITEM(span, i, values[i]);
-      whole &= values[i] != nullptr;
-    }
-    if (!whole) throw nb::python_error();
-    PyObject_GC_UnTrack(span);  // it holds no container; the collector would walk over millions of them
+// The spans of a block of texts as tuples (start, end, label, text, probability): tokens begins[row] .. ends[row] - 1.
+class TextSpans {
+ public:
+  // `type` is a subclass of tuple; names[kinds[row]] is the label of a span.
+  TextSpans(nb::handle type, Array<const int64_t> begins, Array<const int64_t> ends, Array<const int64_t> kinds,
+            nb::tuple names, Array<const double> probabilities)
+      : type_(nb::borrow(type)), begins_(std::move(begins)), ends_(std::move(ends)), kinds_(std::move(kinds)),
+        names_(std::move(names)), probabilities_(std::move(probabilities)), size_(begins_.size()) {
+    if (ends_.size() != size_ || kinds_.size() != size_ || probabilities_.size() != size_)
+      throw nb::value_error("expected an end, a kind and a probability for each span");
+    auto* const cls = reinterpret_cast<PyTypeObject*>(type.ptr());
+    if (!PyType_Check(type.ptr()) || !PyType_IsSubtype(cls, &PyTuple_Type)) throw nb::type_error("spans must be tuples");
   }
-  return spans;
-}
+
+  // The spans `from` to `to` - 1, which lie in this text in order and do not overlap, given the text's tokens.
+  nb::object between(const nb::str& text, nb::handle tokens, size_t from, size_t to) const {
+    if (from > to || to > size_) throw nb::value_error("there are no such spans");
+    constexpr Py_ssize_t fields = 5;
+    auto* const cls = reinterpret_cast<PyTypeObject*>(type_.ptr());
+    const Items items = sequence_items(tokens, "tokens must be a sequence");
+    Places places(text.ptr());
+    nb::object spans = nb::steal(PyTuple_New(Py_ssize_t(to - from)));
+    if (!spans.is_valid()) throw nb::python_error();
+    Py_ssize_t token = 0;
+    for (size_t row = from; row < to; ++row) {
+      const int64_t begin = begins_.data()[row], end = ends_.data()[row], kind = kinds_.data()[row];
+      if (begin < token || end <= begin || end > items.size() || kind < 0 || size_t(kind) >= names_.size())
+        throw nb::value_error("spans must lie in their text, in order");
+      Py_ssize_t start = 0;
+      for (; token < end; ++token) {
+        places.next(items[token]);
+        if (token == begin) start = places.begin;
+      }
+      PyObject* const span = PyType_GenericAlloc(cls, fields);
+      if (!span) throw nb::python_error();
+      NB_TUPLE_SET_ITEM(spans.ptr(), Py_ssize_t(row - from), span);
+      nb::object piece = end == begin + 1 ? nb::borrow(items[end - 1]) : places.between(start, places.end);
+      PyObject* const values[fields] = {
+          PyLong_FromSsize_t(start), PyLong_FromSsize_t(places.end), nb::object(names_[size_t(kind)]).release().ptr(),
+          piece.release().ptr(), PyFloat_FromDouble(probabilities_.data()[row])};
+      bool whole = true;
+      for (Py_ssize_t i = 0; i < fields; ++i) {
+        NB_TUPLE_SET_ITEM(span, i, values[i]);
+        whole &= values[i] != nullptr;
+      }
+      if (!whole) throw nb::python_error();
+      PyObject_GC_UnTrack(span);  // it holds no container; the collector would walk over millions of them
+    }
+    return spans;
+  }
+
+ private:
+  nb::object type_;
+  Array<const int64_t> begins_, ends_, kinds_;
+  nb::tuple names_;
+  Array<const double> probabilities_;
+  size_t size_;
+};
 
 }  // namespace
 
@@ -263,7 +280,9 @@ void bind_text(nb::module_& m) {
   m.def("pack_texts", &pack_texts);
   m.def("pack_names", &pack_names);
   m.def("cut_words", &cut_words, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
-  m.def("text_spans", &text_spans);
+  nb::class_<TextSpans>(m, "TextSpans")
+      .def(nb::init<nb::handle, Array<const int64_t>, Array<const int64_t>, Array<const int64_t>, nb::tuple, Array<const double>>())
+      .def("between", &TextSpans::between);
 }
 
 }  // namespace trellis::bind

@@ -547,19 +547,19 @@ def cut_words(
     kinds: Sequence[str] | None,
     /,
 ) -> list[list[Any]]: ...
-def text_spans(
-    type: type[Any],
-    text: str,
-    tokens: Sequence[str],
-    begin: npt.NDArray[np.int64],
-    end: npt.NDArray[np.int64],
-    kind: npt.NDArray[np.int64],
-    kinds: tuple[str, ...],
-    probabilities: npt.NDArray[np.float64],
-    first: int,
-    stop: int,
-    /,
-) -> tuple[Any, ...]: ...
+
+class TextSpans:
+    def __init__(
+        self,
+        type: type[Any],
+        begin: npt.NDArray[np.int64],
+        end: npt.NDArray[np.int64],
+        kind: npt.NDArray[np.int64],
+        kinds: tuple[str, ...],
+        probabilities: npt.NDArray[np.float64],
+        /,
+    ) -> None: ...
+    def between(self, text: str, tokens: Sequence[str], first: int, stop: int, /) -> tuple[Any, ...]: ...
 
 PackedTexts = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], bool]
 

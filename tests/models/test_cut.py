@@ -84,9 +84,10 @@ def test_native_code_refuses_what_does_not_fit() -> None:
         with pytest.raises(ValueError, match=r"a token is not in its text|expected|a label has no number"):
             _native.cut_words(["ab"], tokens, labels, numbers, starts, kinds)
     one, p = np.array([1]), np.array([0.5])
-    assert _native.text_spans(TextSpan, "a b", ["a", "b"], one, one + 1, one - 1, ("N",), p, 0, 1) == (
-        TextSpan(2, 3, "N", "b", 0.5),
-    )
+    spans = _native.TextSpans(TextSpan, one, one + 1, one - 1, ("N",), p)
+    assert spans.between("a b", ["a", "b"], 0, 1) == (TextSpan(2, 3, "N", "b", 0.5),)
+    with pytest.raises(ValueError, match="an end, a kind and a probability for each span"):
+        _native.TextSpans(TextSpan, one, one, one, ("N",), np.empty(0))
     for begin, end, kind, stop in (
         (one, one, one - 1, 1),
         (one, one + 2, one - 1, 1),
@@ -94,4 +95,4 @@ def test_native_code_refuses_what_does_not_fit() -> None:
         (one, one + 1, one - 1, 2),
     ):
         with pytest.raises(ValueError, match=r"spans must lie in their text|there are no such spans"):
-            _native.text_spans(TextSpan, "a b", ["a", "b"], begin, end, kind, ("N",), p, 0, stop)
+            _native.TextSpans(TextSpan, begin, end, kind, ("N",), p).between("a b", ["a", "b"], 0, stop)

@@ -7,7 +7,7 @@ made when they are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,7 +56,7 @@ class TextSpan(NamedTuple):
     probability: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Answers:
     """The answers of a tagger for a block of sentences: labels and probabilities by token, and the spans."""
 
@@ -113,6 +113,15 @@ class Answers:
             span_offsets=np.array([0, spans.stop - spans.start]),
         )
 
+    @cached
+    def _in_texts(self) -> _native.TextSpans:
+        """The spans as tuples, for texts that were split into the inputs."""
+        table = self.spans
+        return _native.TextSpans(TextSpan, table.begin, table.end, table.kind, table.kinds, self.span_probabilities)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
     def sentence(self, index: int) -> Sentence:
         """A sentence with text and offsets."""
         item, text = self.inputs[index], self.texts[index]
@@ -161,10 +170,10 @@ class Tagged:
         rows, table, text = answers.spans_of(index), answers.spans, answers.texts[index]
         if rows.start == rows.stop:
             return ()
-        columns, p = (table.begin, table.end, table.kind, table.kinds), answers.span_probabilities
         if text is not None:
-            return _native.text_spans(TextSpan, text, answers.inputs[index], *columns, p, rows.start, rows.stop)
-        begin, end, kind = (column[rows].tolist() for column in columns[:3])
+            return answers._in_texts.between(text, answers.inputs[index], rows.start, rows.stop)
+        p = answers.span_probabilities
+        begin, end, kind = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
         offsets = self._untagged.offsets or ()
         places = [(offsets[b][0], offsets[e - 1][1]) for b, e in zip(begin, end, strict=True)]
         fields = zip(places, kind, p[rows].tolist(), strict=True)
