@@ -10,7 +10,8 @@ import numpy as np
 
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Sentence
-from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
+from trellis.models import Labelling, Tagged
+from trellis.models.answers import Answers, LatticeView
 from trellis.tags import SpanTable
 from trellis.text import hue
 from trellis.training import History, Step

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trellis import CRF, Lexicon, Sentence, _native
 from trellis.corpus import sentence_from_words, to_characters
 from trellis.errors import DataError, ModelError
-from trellis.models.answers import TextSpan
+from trellis.models import TextSpan
 
 WORDS = ["北京 大学 生 在 这里", "他 在 北京 生活", "大学生 的 生活", "产品 和 服务", "👍🏽 很 好", "e\u0301 是 字"]
 TEXTS = st.text(st.sampled_from("北京大学生在这里他的活产品和服务a1 \u3000\n,，👍🏽🇨🇳\u0301\u200d"), max_size=12)

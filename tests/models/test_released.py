@@ -15,7 +15,7 @@ import pytest
 import trellis
 from tests.store.newer import as_of_format
 from trellis.errors import NewerFormatError
-from trellis.models.ensemble import Ensemble
+from trellis.models import Ensemble
 
 RELEASED = Path(__file__).parent / "released"
 DATA = sorted((Path(__file__).parent / "data").glob("*.safetensors"))  # the families' small models: data/write.py

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 
 from trellis.chain import ChainScores
 from trellis.errors import ModelError
-from trellis.models import CRF
-from trellis.models.posterior import Posterior
+from trellis.models import CRF, Posterior
 from trellis.models.segmentation import segments_of
 from trellis.tags import Role, Scheme, Span, StateMap, TagSet, make_label
 

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import trellis
 from trellis.errors import ConfigError
-from trellis.models.tagger import Tagger
+from trellis.models import Tagger
 
 NEURAL = {"encoder": {"hidden": 8, "words": {"size": 8}, "characters": {"kind": "none"}}, "training": {"epochs": 2}}
 MAKERS: dict[str, Any] = {

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.misaligned import misaligned_tensor
-from trellis.nn import CRF, CharacterCNN, CharacterLSTM
-from trellis.nn.lstm import BiLSTM, Packing
+from trellis.nn import CRF, BiLSTM, CharacterCNN, CharacterLSTM, Packing
 
 Put = Callable[[Tensor], Tensor]
 LENGTHS = torch.tensor([3, 0, 2])

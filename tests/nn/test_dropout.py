@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from trellis.errors import ConfigError
-from trellis.nn.dropout import LockedDropout, TokenDropout, WordDropout
+from trellis.nn import LockedDropout, TokenDropout, WordDropout
 
 P = 0.3
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from trellis.errors import ConfigError
-from trellis.nn.encoder import CategoryEmbedding, WordEmbedding
+from trellis.nn import CategoryEmbedding, WordEmbedding
 
 IDS = torch.tensor([[2, 3, 1, 5, 0], [4, 4, 0, 0, 0]])
 

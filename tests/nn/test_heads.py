@@ -8,7 +8,8 @@ import torch
 
 from trellis import chain
 from trellis.models.neural.training import copy_weights
-from trellis.nn.heads import BilinearEdges, CRFHead, Head, SoftmaxHead
+from trellis.nn import CRFHead, Head, SoftmaxHead
+from trellis.nn.heads import BilinearEdges
 
 L, LENGTHS = 3, np.array([2, 0, 3])
 LEGAL = (torch.tensor([[1, 1, 0], [1, 0, 1], [1, 1, 1]]).bool(), torch.tensor([1, 1, 0]).bool(), torch.ones(3).bool())

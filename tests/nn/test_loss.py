@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trellis.nn import CRF
-from trellis.nn.characters import CharacterCNN, CharacterPart
+from trellis.nn import CRF, Batch, CharacterCNN, Characters, Encoder, Packing
+from trellis.nn.characters import CharacterPart
 from trellis.nn.dropout import Dropout
-from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, WordPart, has_joined_loss, joined_loss
-from trellis.nn.lstm import Packing
+from trellis.nn.encoder import LookupPart, WordPart, has_joined_loss, joined_loss
 
 LENGTHS = np.array([4, 1, 0, 7, 2])
 N, L = int(LENGTHS.sum()), 5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from trellis.chain.torch import SegmentScores
+from trellis.chain import SegmentScores
 from trellis.errors import ConfigError, ShapeError
 from trellis.nn import SegmentStates, SemiCRF, SemiCRFHead, TokenScores
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from tests.nn.tiny import PIECES, byte_level, wordpiece
 from tests.nn.tokenizer_kinds import KINDS, TEXT
 from trellis.errors import ConfigError, DataError, ShapeError, StoreError
-from trellis.nn.subwords import How, Subwords, SubwordTokenizer, WordPooling, pool, windows_of
+from trellis.nn import WordPooling, pool
+from trellis.nn.subwords import How, Subwords, SubwordTokenizer, windows_of
 
 ODD = [
     "the",

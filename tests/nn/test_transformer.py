@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from tests.nn.tiny import LETTERS, bert, bert_encoder, roberta_encoder
 from trellis.errors import ConfigError
-from trellis.nn.transformer import TransformerEncoder, set_precision
+from trellis.nn import TransformerEncoder
+from trellis.nn.transformer import set_precision
 
 Make = Callable[..., TransformerEncoder]
 MAKERS = pytest.mark.parametrize("make", [bert_encoder, roberta_encoder])

@@ -18,10 +18,10 @@ from transformers import BertConfig, BertModel, T5Config, T5Model
 from tests.nn.tiny import PIECES, bert, bert_encoder, roberta_encoder, save_folder, wordpiece
 from trellis import store
 from trellis.errors import ModelError, StoreError
+from trellis.nn import TransformerEncoder
 from trellis.nn.subwords import SubwordTokenizer
 from trellis.nn.transformer import (
     FeatureCache,
-    TransformerEncoder,
     _encoder_of,
     arrays_of,
     blueprint,

@@ -9,8 +9,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from torch import nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
+from trellis.nn import TransformerEncoder
 from trellis.nn.subwords import SubwordTokenizer
-from trellis.nn.transformer import TransformerEncoder, _encoder_of
+from trellis.nn.transformer import _encoder_of
 
 LETTERS = string.ascii_lowercase
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *("##" + letter for letter in LETTERS), "the", "##ing", "中"]

@@ -11,15 +11,8 @@ from rich.console import Console
 
 from trellis import CRF, Sentence
 from trellis.errors import StoreError
-from trellis.training import History, Step, read_history
-from trellis.training.history import (
-    CURVE,
-    HISTORY,
-    LiveLine,
-    describe,
-    reporting,
-    write_history,
-)
+from trellis.training import History, LiveLine, Step, read_history
+from trellis.training.history import CURVE, HISTORY, describe, reporting, write_history
 from trellis.untrusted import read_json
 
 STEPS = tuple(Step(n, 3.0 / n, None, None, 0.5 * n, None) for n in (1, 2, 3))
@@ -201,3 +194,11 @@ def test_a_history_is_a_line():
     assert repr(history) == (
         "History(3 steps in 1.5 s, ended: converged, loss 3.0000 to 1.0000, weights of step 3 kept)"
     )
+
+
+@pytest.mark.parametrize(("left", "bars"), [(7.0, True), (None, False)])
+def test_a_limited_training_has_a_bar(left, bars):
+    out = io.StringIO()
+    with LiveLine(Console(file=out, width=120, force_terminal=True)) as line:
+        line(replace(STEP, seconds_left=left))
+    assert ("━" in out.getvalue()) is bars

@@ -17,7 +17,7 @@ import numpy as np
 
 from trellis import chain, config
 from trellis.arrays import Arrays, IntArray
-from trellis.errors import ModelError, StoreError
+from trellis.errors import ModelError, StoreError, number_of
 from trellis.models.data import Labelled
 from trellis.models.families import tagger_class
 from trellis.models.tagger import FitOptions, Tagger
@@ -77,6 +77,9 @@ class Ensemble(Tagger[EnsembleConfig]):
         edges = [x.edges for x in scores if x.edges is not None]  # members without any count as zeros
         mean_edges = sum(edges) / len(scores) if edges else None
         return chain.ChainScores(emissions, scores[0].lengths, transitions, start, end, mean_edges)
+
+    def _extent(self) -> str:
+        return number_of(len(self.members_), "member")
 
     def _state_labels(self) -> IntArray | None:
         return self.members_[0]._state_labels()

@@ -228,15 +228,17 @@ class LiveLine:
             self._last = step
         elif not self._nested or not self._live.console.is_terminal:
             self._print(step)
-        elif step.batches is None:
-            self._live.update(Text(describe(step)), refresh=True)
-        elif step.is_whole:
+        elif step.batches is not None and step.is_whole:
             self._print(step)
             self._live.update(Text(""), refresh=True)
         else:
-            bar = Table.grid(padding=(0, 1))
-            bar.add_row(ProgressBar(total=step.batches, completed=step.batch or 0, width=24), Text(describe(step)))
-            self._live.update(bar, refresh=True)
+            line = Table.grid(padding=(0, 1))
+            done, total = step.batch or 0.0, float(step.batches or 0)
+            if step.batches is None and step.seconds_left is not None:  # of a limited number of iterations
+                done, total = step.seconds, step.seconds + step.seconds_left
+            bar = [ProgressBar(total=total, completed=done, width=24)] if total else []
+            line.add_row(*bar, Text(describe(step)))
+            self._live.update(line, refresh=True)
 
     def _print(self, step: Step) -> None:
         self._live.console.print(describe(step), soft_wrap=True, markup=False, highlight=False)

@@ -1,7 +1,7 @@
 """The HMM keeps the Tagger contract. Without smoothing it cannot: new sentences may then be impossible."""
 
 from tests.models.contract import TaggerContract
-from trellis.models.hmm.model import HMM
+from trellis import HMM
 
 
 class TestWittenBell(TaggerContract):

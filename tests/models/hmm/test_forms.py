@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trellis import corpus
+from trellis import HMM, corpus
 from trellis.metrics import segmentation_scores
 from trellis.models.hmm.estimation import Forms, look, shape
-from trellis.models.hmm.model import HMM
 from trellis.text import Sentence
 
 DATA = Path(__file__).parents[4] / "shared" / "data"

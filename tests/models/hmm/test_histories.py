@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trellis import HMM
 from trellis.errors import ConfigError, ModelError, NoPathError
-from trellis.models.hmm import HMM
 from trellis.text import Sentence
 
 LABELS = ("a", "b", "c")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.models.hmm.oracle import expected_counts
+from trellis import HMM
 from trellis.errors import DataError, ModelError, NoPathError
-from trellis.models.hmm.model import HMM
 from trellis.text import Sentence
 
 X = [["the", "dog", "barks"], ["the", "cat"], ["dogs", "bark", "the", "cat"], []]

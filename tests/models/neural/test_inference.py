@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from tests.models.contract import TRAIN
 from tests.models.neural.test_contract import TINY
 from trellis import _native, chain, models
-from trellis.models import Ensemble, NeuralTagger
+from trellis.models import Ensemble, NeuralConfig, NeuralTagger
 from trellis.models.neural import plan as layers
-from trellis.models.neural.config import Facts, NeuralConfig, resolved
+from trellis.models.neural.config import Facts, resolved
 from trellis.models.neural.network import Network, build
 from trellis.models.neural.plan import Inference, Plan, TableSize, gathered, plan_of
 from trellis.models.neural.vocabulary import Spelt, TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
-from trellis.nn.characters import CharacterCNN, CharacterLSTM
-from trellis.nn.lstm import BiLSTM, Packing
+from trellis.nn import BiLSTM, CharacterCNN, CharacterLSTM, Packing
 from trellis.symbols import Symbols
 from trellis.tags import Scheme, StateMap, TagSet
 from trellis.text import Sentence

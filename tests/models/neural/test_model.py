@@ -18,13 +18,13 @@ from tests.models.contract import TRAIN
 from tests.models.neural.test_contract import TINY
 from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
-from trellis.models import NeuralTagger
-from trellis.models.neural.config import Facts, NeuralConfig, resolved
+from trellis.models import NeuralConfig, NeuralTagger
+from trellis.models.neural.config import Facts, resolved
 from trellis.models.neural.vocabulary import CASES, TokenCounts, Vocabulary, case_of, learn_pairs, learn_vocabulary
 from trellis.nn.encoder import LookupPart
 from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
-from trellis.training.neural.settings import TrainingSettings
+from trellis.training.neural import TrainingSettings
 
 CONSTANT = {"warmup": 0, "schedule": "constant"}
 

@@ -17,8 +17,7 @@ from trellis import demo, models
 from trellis.errors import ConfigError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural import training as neural
-from trellis.nn.lstm import Packing
-from trellis.nn.transformer import TransformerEncoder
+from trellis.nn import Packing, TransformerEncoder
 from trellis.tags import Scheme, validate_tags
 from trellis.text import Sentence
 from trellis.training.neural.optimizer import build_optimizer

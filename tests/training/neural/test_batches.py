@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from trellis.config import from_toml, to_toml
 from trellis.errors import ConfigError
+from trellis.training.neural import TrainingSettings
 from trellis.training.neural.batches import batches_of, forecast
-from trellis.training.neural.settings import TrainingSettings
 
 LENGTHS = np.random.default_rng(0).geometric(0.06, 2000).astype(np.int64)
 

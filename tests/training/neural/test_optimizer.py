@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.training.neural.toys import Labels, Linear
 from trellis.errors import ConfigError, ModelError
-from trellis.training.neural.epochs import train
+from trellis.training.neural import TrainingSettings, train
 from trellis.training.neural.optimizer import (
     Average,
     Diverged,
@@ -23,7 +23,6 @@ from trellis.training.neural.optimizer import (
     optimizer_state,
     restore_optimizer,
 )
-from trellis.training.neural.settings import TrainingSettings
 
 PLAIN = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0, "clip": None}
 ALL = np.arange(20)

@@ -19,7 +19,7 @@ import numpy as np
 from trellis import chain
 from trellis.arrays import Arrays, IntArray
 from trellis.corpus import Shards
-from trellis.errors import ConfigError, ModelError, StoreError, required
+from trellis.errors import ConfigError, ModelError, StoreError, number_of, required
 from trellis.lazy import cached
 from trellis.models.data import Labelled, check_held_out, learned_states, learned_tag_set, stored_states
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
@@ -149,6 +149,10 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self.model_, self.settings_, self.history_ = training.run()
         self.tagset_, self.states_ = tags, states
         self._set_precision()
+
+    def _extent(self) -> str:
+        weights = self.model_.stored_weights
+        return number_of(sum(int(array.size) for array in weights.values()), "weight") if weights else ""
 
     def _state_labels(self) -> IntArray | None:
         if self.settings_.head != "semicrf":
