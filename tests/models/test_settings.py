@@ -11,7 +11,7 @@ from tests.models.contract import TRAIN
 from tests.models.neural.test_contract import TINY
 from trellis import config, load
 from trellis.models import CRF, HMM, NeuralTagger
-from trellis.models.crf import config as crf
+from trellis.models.crf import model as crf
 from trellis.models.hmm import config as hmm
 from trellis.models.neural import config as neural
 from trellis.tags import detection
