@@ -176,7 +176,7 @@ def test_the_scheme_is_detected_once(make, scheme, count, monkeypatch):
 
     monkeypatch.setattr("trellis.models.data.detect_pairs", detect)
     monkeypatch.setattr(
-        "trellis.tags.tagset.detect", lambda sequences, **o: detect(detection.count_pairs(sequences), **o)
+        "trellis.tags.tagset.detect", lambda sequences, **o: detect(detection.NumberedLabels(sequences).pairs(), **o)
     )
     make(scheme=scheme).fit(TRAIN, dev=TRAIN[:2])
     assert len(asked) == count

@@ -325,7 +325,6 @@ class ChainScores(Tabled):
         return kind(layout, self.emissions, self.transitions, self.start, self.end, self.num_labels, edges)
 
     def _check(self, report: tuple[int, int], tags: IntArray | None = None) -> None:
-        """Raise the error for what the native side reports."""
         status, sequence = report
         if status == BAD_CHAIN_SCORE:
             raise_bad_chain_score(self.transitions, self.start, self.end)

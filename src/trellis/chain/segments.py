@@ -192,18 +192,6 @@ class SegmentScores:
         self._check(self._inference().marginals(by_sequence, out, probabilities, a, s, e))
         return SegmentMarginals(out, probabilities, a, s, e)
 
-    def nll_gradient(self, paths: Paths, weights: npt.ArrayLike | None = None) -> SegmentMarginals[FloatArray]:
-        """The gradient of the sum of `nll`, each sequence times its weight ``(B,)``: probabilities minus paths.
-
-        Its fields are the derivatives by the scores of the same name; `log_partition` is log Z itself.
-        """
-        counts, flat = check_paths(paths, self.lengths, self.longest, self.num_labels)
-        by_sequence = np.ones(len(counts)) if weights is None else plain_array(weights, np.float64)
-        gradient = self.weighted_marginals(by_sequence)
-        for name, (indices, owner) in scores_used(counts, flat, self.lengths).items():
-            np.subtract.at(getattr(gradient, name), indices, by_sequence[owner])
-        return gradient
-
     def viterbi(self) -> Segmented:
         """The best segments of each sequence; among equals, from the end, the shortest and of the smallest label."""
         paths, scores = self._paths(self._inference().viterbi())
@@ -246,7 +234,6 @@ class SegmentScores:
         return [paths[a:b] for a, b in pairwise(offsets_of(num_paths).tolist())], scores
 
     def _check(self, report: tuple[int, int]) -> None:
-        """Raise the error for what the native side reports."""
         status, sequence = report
         if not status:
             return

@@ -246,7 +246,6 @@ class Decoder:
 
     @property
     def num_states(self) -> int:
-        """S."""
         return len(self.start)
 
     def add_to(self, graph: Graph, emissions: str, mask: str, outputs: Collection[str] = OUTPUTS) -> None:

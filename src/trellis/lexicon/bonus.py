@@ -86,7 +86,6 @@ class SpanStates:
         return cls(state, labels[state], kind[labels[state]], starting, ending, steps, kinds)
 
     def __len__(self) -> int:
-        """A, the number of versions."""
         return len(self.state)
 
     def chain(self, scores: ChainScores) -> ChainScores:

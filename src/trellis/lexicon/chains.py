@@ -58,11 +58,9 @@ class Occurrences:
         return cls(lexicons, *(np.concatenate(column) for column in zip(empty, *columns, strict=True)))
 
     def __len__(self) -> int:
-        """The number of occurrences."""
         return len(self.sequence)
 
     def which(self, row: int) -> Entry:
-        """The entry that occurs."""
         return self.lexicons[int(self.lexicon[row])][int(self.entry[row])]
 
     def inner_tokens(self, lengths: IntArray) -> BoolArray:
@@ -72,7 +70,6 @@ class Occurrences:
         return result
 
     def take(self, rows: IntArray | BoolArray) -> Occurrences:
-        """The occurrences in these rows."""
         return replace(self, **{name: value[rows] for name, value in vars(self).items() if name != "lexicons"})
 
     def bonuses(self, kinds: int) -> Bonuses:

@@ -32,7 +32,6 @@ _NEARLY_ALL, _DROPPED = 0.9, 0.5
 
 
 def name_of_column(label: str | None) -> str:
-    """The name of the column of a label."""
     return f"lexicon {'*' if label is None else label}"
 
 

@@ -205,18 +205,15 @@ class Lexicon:
         return self._with_columns(replace(self.columns, codes=np.full(size, code, dtype=np.int64), bonus=bonus))
 
     def __len__(self) -> int:
-        """The number of entries."""
         return len(self.columns.surfaces)
 
     def __getitem__(self, number: int) -> Entry:
-        """The entry with this number."""
         c = self.columns
         label, code = int(c.labels[number]), int(c.codes[number])
         strength = _NAMES.get(code, float(c.bonus[number]))
         return Entry(c.surfaces[number], None if label < 0 else c.names[label], strength)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Iterate over the entries."""
         return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
@@ -304,7 +301,6 @@ class Lexicon:
             raise StoreError(f"{stored.where}: {error}") from None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the automaton, which is built again."""
         return {name: value for name, value in vars(self).items() if name != "matcher"}
 
 

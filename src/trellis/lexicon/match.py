@@ -18,10 +18,10 @@ from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, required, shown
 from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, fold_width
+from trellis.text.sentence import FoldedTokens
 from trellis.untrusted import is_unicode
 
 Boundaries = Literal["token", "character"]
-_REMEMBERED = 100_000  # folded tokens
 _FEW = 0.2  # share of tokens that are longer, as characters of several code points are
 _NEVER = "\ufdd0\ufdd1"  # in place of a surface that UTF-8 cannot write: noncharacters, which no text has
 _INSIDE, _UNSURE, _GAP, _CLOSE = range(4)
@@ -61,19 +61,6 @@ class Folding:
         return (whole.casefold() if self.case else whole).split("\n") if texts else []
 
 
-class _Folded(dict[str, str]):
-    """The folded form of each token, found when it is first asked for."""
-
-    def __init__(self, folding: Folding) -> None:
-        self._folding = folding
-
-    def __missing__(self, token: str) -> str:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        folded = self[token] = self._folding(token)
-        return folded
-
-
 class _Text(NamedTuple):
     """A block of sentences as one folded text, and the tokens that begin and end at each place of it, -1 for none."""
 
@@ -92,7 +79,6 @@ class _Hits(NamedTuple):
     number: IntArray
 
     def take(self, rows: IntArray) -> _Hits:
-        """The matches in these rows."""
         return _Hits(self.begin[rows], self.end[rows], self.number[rows])
 
 
@@ -109,7 +95,7 @@ class Matcher:
     has_blanks: BoolArray  # [E]
     folding: Folding
     boundaries: Boundaries
-    folded: _Folded
+    folded: FoldedTokens
 
     @classmethod
     def of(cls, surfaces: Sequence[str], folding: Folding, boundaries: Boundaries) -> Matcher:
@@ -130,7 +116,7 @@ class Matcher:
         with required("a lexicon", "trellis-crf[lexicon]", DataError):
             import daachorse
         automaton = daachorse.CharwiseDoubleArrayAhoCorasick(longer) if longer else None
-        first_longer, folded_tokens = len(single), _Folded(folding)
+        first_longer, folded_tokens = len(single), FoldedTokens(folding)
         return cls(
             automaton, singles, first_longer, order, ends, blanks, has_blanks, folding, boundaries, folded_tokens
         )

@@ -103,7 +103,6 @@ class LexiconReport(Report):
         return cls(tuple(reported))
 
     def __add__(self, other: LexiconReport) -> LexiconReport:
-        """The occurrences of both."""
         return LexiconReport((*self.occurrences, *other.occurrences))
 
     @property

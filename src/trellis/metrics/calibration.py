@@ -66,7 +66,6 @@ class Calibration(Pictured, Report):
         return [Chart("share that is right", curves, "probability", whole=False)]
 
     def _repr_html_(self) -> str:
-        """The curve and the reliability table, for notebooks."""
         return svg(self.pictures()) + super()._repr_html_()
 
 

@@ -42,7 +42,6 @@ class ConfusionMatrix(Pictured, Report):
         return [HeatMap("Gold down, predicted across", self.labels, self.labels, counts, 0)]
 
     def _repr_html_(self) -> str:
-        """The table in colours, for notebooks."""
         return svg(self.pictures())
 
     def worst(self, limit: int = 10) -> list[tuple[str, str, int]]:

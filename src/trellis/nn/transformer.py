@@ -287,7 +287,6 @@ def _mixed_layers(mix_layers: bool | Sequence[int], count: int) -> tuple[int, ..
 
 
 def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
-    """Switch off the gradient of the parameters that are not trained."""
     if freeze == "all":
         encoder.requires_grad_(False)
     elif freeze == "embeddings":
@@ -643,7 +642,6 @@ class FeatureCache:
         return WordFeatures(pooled, stored.array("present", np.uint8, (N,), 0, 1), tokens)
 
     def path(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> Path:
-        """Where the features of these sentences are kept."""
         words = (text for words in sentences for text in (str(len(words)), *words))
         return self.folder / f"{hash_of((encoder.fingerprint(), *words), {})}.features"
 

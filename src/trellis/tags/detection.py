@@ -63,11 +63,11 @@ def detect(
     sequences: Iterable[Sequence[str]], *, scheme: Scheme | None = None, style: Style | None = None
 ) -> Detection:
     """The scheme and the style that fit best unless they are given, and the labels that do not fit them."""
-    return detect_pairs(count_pairs(sequences), scheme=scheme, style=style)
+    return detect_pairs(NumberedLabels(sequences).pairs(), scheme=scheme, style=style)
 
 
 def detect_pairs(pairs: Pairs, *, scheme: Scheme | None = None, style: Style | None = None) -> Detection:
-    """The same as `detect`, from how often each label follows another one: see `count_pairs`."""
+    """The scheme that fits best, from how often each label follows another one: see `NumberedLabels.pairs`."""
     counts = _counts(pairs)
     best = _best(pairs, counts, scheme, style)
     if scheme is Scheme.PLAIN or _is_mostly_read(best, counts):
@@ -116,7 +116,7 @@ def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = Non
 
     PLAIN reads anything, so it comes last and never fails.
     """
-    pairs = count_pairs(sequences)
+    pairs = NumberedLabels(sequences).pairs()
     counts = _counts(pairs)
     style = style or detect_style(counts)
     fits = [_fit(pairs, counts, scheme, style) for scheme in Scheme if scheme is not Scheme.PLAIN]
@@ -140,11 +140,6 @@ class NumberedLabels:
         for i, j, count in zip(*(array.tolist() for array in _native.count_steps(self.codes)), strict=True):
             pairs[names[i], names[j]] += count
         return dict(pairs)
-
-
-def count_pairs(sequences: Iterable[Sequence[str]]) -> dict[tuple[str, str], int]:
-    """How often each label follows another one; the empty string stands before and after a sequence."""
-    return NumberedLabels(sequences).pairs()
 
 
 def _counts(pairs: Pairs) -> Counter[str]:

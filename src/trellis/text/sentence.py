@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
 from itertools import accumulate
@@ -177,19 +177,19 @@ FOLDED_POINTS = {
 """Code point of a full-width or half-width form -> code point of the usual one."""
 
 
-class _Folded(dict[str, str]):
-    """The folded form of each token, found when it is first asked for."""
+class FoldedTokens(dict[str, str]):
+    """What `fold` makes of each token, computed when it is first asked for."""
+
+    def __init__(self, fold: Callable[[str], str]) -> None:
+        self._fold = fold
 
     def __missing__(self, token: str) -> str:
-        folded = fold_width(token)
+        folded = self._fold(token)
         if len(token) <= _LONGEST_TOKEN:
             if len(self) >= _MOST_TOKENS:
                 self.clear()
             self[token] = folded
         return folded
-
-
-_FOLDED = _Folded()
 
 
 def fold_width(text: str) -> str:
@@ -199,6 +199,9 @@ def fold_width(text: str) -> str:
     '2026年,カ'
     """
     return text if text.isascii() else text.translate(FOLDED_POINTS)
+
+
+_FOLDED = FoldedTokens(fold_width)
 
 
 def fold_tokens(tokens: Sequence[str]) -> Sequence[str]:

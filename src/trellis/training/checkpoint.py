@@ -233,7 +233,6 @@ class Checkpoint:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Everything that is not an array."""
         values: dict[str, Any] = self.stored.manifest.value("values", dict)
         return values
 

@@ -117,7 +117,6 @@ def _state_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
 
 
 def _restore(state: Stored, hessian: InverseHessian, test: StoppingTest) -> None:
-    """The inverse of `_state_of`."""
     hessian.restore(state)
     test.losses.clear()  # of the loss at the start, which is the last of those that were saved
     test.losses.extend(state.array("losses", np.float64, (None,)).tolist())
@@ -182,7 +181,6 @@ class InverseHessian:
 
     @property
     def length(self) -> float:
-        """``|v|``."""
         return float(np.sqrt(self._products[-1, -1]))
 
     def descent(self, out: FloatArray) -> float:

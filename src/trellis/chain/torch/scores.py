@@ -413,7 +413,6 @@ class ChainScores(Tabled):
         return make_inference(self.layout, self._arguments)
 
     def _rows(self) -> Tensor:
-        """The row of each token, int64[N]."""
         return token_rows(self.layout).to(self.emissions.device)
 
     def _lengths(self) -> Tensor:
@@ -433,7 +432,6 @@ class ChainScores(Tabled):
         return out.index_copy(0, self._rows(), values).reshape(*self.shape[:-1], *rest)
 
     def _check(self, report: tuple[int, int], tags: Tensor | None = None) -> None:
-        """Raise the error for what the native side reports."""
         if report[0]:
             raise_report(report, self.layout, self._arguments, tags)
 

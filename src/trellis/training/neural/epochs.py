@@ -134,13 +134,7 @@ class EpochProgress:
         self.items += result.items
         self.tokens += tokens
 
-    def next_window(self) -> None:
-        """All batches of a window are done."""
-        self.window += 1
-        self.window_start = self.batch
-
     def next_epoch(self) -> None:
-        """Start counting again."""
         self.epoch += 1
         self.batch = self.window = self.window_start = self.items = self.tokens = 0
         self.loss = self.epoch_seconds = 0.0
@@ -222,7 +216,8 @@ class _Training:
             if self._at.window:
                 self._checkpoint_if_due()
             result = self._window(examples, result)
-            self._at.next_window()
+            self._at.window += 1
+            self._at.window_start = self._at.batch
         step = self._end_epoch(result)
         self._checkpoint()
         self._save_history(self._epochs.history("interrupted"))  # the history so far, in case the process is killed now
@@ -267,7 +262,6 @@ class _Training:
         return step
 
     def _report(self, result: StepResult) -> None:
-        """Tell TensorBoard about a step, and the progress function if it is time."""
         if self._board is not None:
             loss = result.loss / max(result.items, 1)
             self._board.step(self._at.step, loss, result.learning_rate, result.gradient_norm)
@@ -407,7 +401,6 @@ def trained_weights(module: nn.Module) -> Tensors:
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Write saved values into the module."""
     with torch.no_grad():
         for name, value in trained_weights(module).items():
             value.copy_(weights[name])

@@ -114,7 +114,6 @@ def seed_all(seed: int) -> None:
 
 @contextmanager
 def random_state_preserved() -> Iterator[None]:
-    """Restore the global random generators at the end."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
@@ -231,7 +230,6 @@ class Schedule:
             self._lowered, self._waited = self._lowered * self._settings.plateau_factor, 0
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs to go on."""
         return {"factor": self._lowered, "best": self._best, "waited": self._waited}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -425,7 +423,6 @@ class Stepper:
         return total, items, 1.0 if alone else 1 / max(items, 1)
 
     def _apply(self, gradients: list[Tensor], factor: float) -> None:
-        """Take the step along the gradients times the factor."""
         if self._native is not None:
             self._native.step(factor)
             return
