@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,7 +20,6 @@ from trellis.chain import SegmentMarginals
 from trellis.chain.torch import SegmentScores
 from trellis.errors import ConfigError, ShapeError
 from trellis.nn.crf import check_padded, check_reduction, token_mask
-from trellis.ragged import check_lengths
 
 Segments = list[list[tuple[int, int, int]]]
 
@@ -105,10 +103,8 @@ class SemiCRF(nn.Module):
         if len(shape) != 2 or shape[1] != self.num_labels:
             raise ShapeError(f"scores of tokens must be (N, L) = (N, {self.num_labels}), got {shape}")
         self._check(tokens)
-        scores = self._segment_scores(tokens)
-        given = lengths.cpu().numpy() if isinstance(lengths, Tensor) else np.asarray(lengths, dtype=np.int64)
         chain = (self.transitions, self.start_transitions, self.end_transitions)
-        return SegmentScores(scores, check_lengths(given, len(scores)), *(x.to(scores.dtype) for x in chain))
+        return SegmentScores(self._segment_scores(tokens), lengths, *chain)
 
     def scores(
         self, tokens: Tensor | TokenScores, mask: Tensor | None = None, *, lengths: Tensor | None = None
