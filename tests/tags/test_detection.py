@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.tags import Detection, Scheme, Style, TagSet, detect
-from trellis.tags.detection import count_pairs
+from trellis.tags.detection import NumberedLabels
 
 BIO = [["B-PER", "I-PER", "O"], ["O", "B-LOC", "O"]]
 
@@ -71,4 +71,4 @@ def test_labels_in_another_spelling_are_plain_to_a_tag_set_since_answers_are_giv
 @given(st.lists(st.lists(st.sampled_from(["O", "B-A", "I-A", "é", ""]), max_size=6), max_size=6))
 def test_pairs_are_counted_in_the_order_in_which_they_occur(sequences):
     expected = Counter(pair for own in sequences for pair in pairwise(["", *own, ""]))
-    assert list(count_pairs(iter(sequences)).items()) == list(expected.items())
+    assert list(NumberedLabels(iter(sequences)).pairs().items()) == list(expected.items())
