@@ -1,8 +1,10 @@
 """The page in a real browser: tagging, the trellis, corrections, learning, and texts that try to be HTML."""
 
+import json
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
@@ -623,6 +625,46 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, demo_models: d
         page.get_by_role("button", name="Send").click()
         page.wait_for_selector("html[data-ready]")
         assert page.evaluate("localStorage.getItem('key')") is None
+        page.close()
+
+
+@needs_browser
+def test_the_api_page_has_an_example_per_route_to_copy_and_to_try(browser: Browser, server: Running) -> None:
+    for page in opened(browser, server):
+        page.goto(f"{server.url}/docs")
+        routes = [path for path, item in server.ask("/openapi.json")[1]["paths"].items() for _ in item]
+        commands = page.locator("section .curl").all_inner_texts()
+        assert [f"{server.url}{path}" in command for path, command in zip(routes, commands, strict=True)] == [
+            True
+        ] * len(routes)
+        assert page.evaluate("document.documentElement.scrollHeight") < 8000
+        tag = page.locator("section[data-path='/v1/tag']")
+        tag.locator("textarea").fill('{"texts": ["Ada\'s in London."], "spans_only": true}')
+        tag.get_by_role("button", name="Try it").click()
+        expect(tag.locator(".answer")).to_contain_text(re.compile(r'^200 .*"label": "LOC"', re.DOTALL))
+        command = tag.locator(".curl").inner_text()
+        assert json.loads(subprocess.check_output(["sh", "-c", command], stderr=subprocess.DEVNULL))["model"] == "ner"
+        for section in page.locator("section[data-path]").all():
+            if "/v1/" not in str(section.get_attribute("data-path")):
+                section.get_by_role("button").click()
+                expect(section.locator(".answer")).to_contain_text("200 OK")
+        page.locator("a[href='#TagRequest']").click()
+        expect(page.locator("#TagRequest")).to_be_visible()
+        shot(page, "docs")
+
+
+@needs_browser
+def test_the_api_page_asks_for_the_key(browser: Browser, demo_models: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("0123456789abcdef\n")
+    with running(demo_models["ner"], "--keys", tmp_path / "keys") as server:
+        page = browser.new_page()
+        page.goto(f"{server.url}/docs")
+        models = page.locator("section[data-path='/v1/models']")
+        models.get_by_role("button").click()
+        expect(models.locator(".answer")).to_contain_text("401")
+        page.locator("#key").fill("0123456789abcdef")
+        models.get_by_role("button").click()
+        expect(models.locator(".answer")).to_contain_text("200 OK")
         page.close()
 
 

@@ -182,9 +182,9 @@ class Learner:
             raise RequestError("conflict", f"only feature CRFs learn here, and this is a {model.tagger.kind} model")
         if not corrections:
             raise RequestError("conflict", "there is nothing to learn from: no sentence was corrected")
-        self.state = LearnerState("learning", model=model.name, step=0)
+        self.state = begin = LearnerState("learning", model=model.name, step=0)
         threading.Thread(target=self._learn, args=(model.tagger, data, corrections), daemon=True).start()
-        return self.state
+        return begin
 
     def accept(self, registry: ModelRegistry) -> None:
         """Write the new model in the place of the old one."""
