@@ -147,7 +147,7 @@ def corrections(*words: str) -> Folder:
         kept = Corrections(folder / "kept")
         try:
             for word in words:
-                kept.add(word, [word], ["O"])
+                kept.add("ner", word, [word], ["O"])
         finally:
             kept.close()
 
@@ -159,7 +159,7 @@ def corrections_state(folder: Path) -> Any:
 
     kept = Corrections(folder / "kept")
     kept.close()
-    return kept.sentences()
+    return kept.sentences("ner")
 
 
 def as_page(old: Any, new: Any) -> Files:

@@ -90,12 +90,12 @@ Rule = tuple[str, str, Callable[[Any], bool]]
 
 
 def check(settings: Any, rules: Iterable[Rule]) -> None:
-    """Refuse numbers that break a rule, or are not finite; a setting that is unset breaks none."""
+    """Refuse numbers that break a rule or are beyond the range of floats; a setting that is unset breaks none."""
     for names, allowed, fits in rules:
         for name in names.split():
             value = getattr(settings, name)
-            if value is not None and not (math.isfinite(value) and fits(value)):
-                raise ConfigError(f"{name} must be {allowed}, got {value!r}")
+            if value is not None and not (abs(value) <= sys.float_info.max and fits(value)):
+                raise ConfigError(f"{name} must be {allowed}, got {shown(value)}")
 
 
 def to_dict(config: Any) -> dict[str, Any]:

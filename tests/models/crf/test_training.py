@@ -331,6 +331,7 @@ def test_impossible_settings_are_named():
         ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
         ({"memory": 0}, "memory must be at least 1, got 0"),
         ({"max_iterations": -1}, "max_iterations must be at least 0, got -1"),
+        ({"max_iterations": 10**400}, r"max_iterations must be at least 0, got 10+\.\.\.0+$"),
         ({"patience": 0}, "patience must be at least 1, got 0"),
         ({"learning_rate": -0.1}, "learning_rate must be a finite number > 0, got -0.1"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number > 0, got nan"),
