@@ -50,6 +50,12 @@ def test_patience_counts_from_the_best_and_only_where_there_are_scores():
     assert not TrainingState().stop_reason(None, 1)
 
 
+def test_patience_begins_when_something_is_right():
+    assert not run([0.0] * 9).stop_reason(None, 2)
+    ends = [run([0.0, 0.0, 0.0, 0.3, 0.2, 0.3][:n]).stop_reason(None, 2) for n in (3, 4, 5, 6)]
+    assert ends == [None, None, None, "early_stopping"]
+
+
 class Interrupting(list):
     """Steps that press Ctrl-C when they are asked for something the n-th time."""
 

@@ -138,7 +138,9 @@ class CRFConfig:
     )
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
-    patience: int | None = setting(None, "stop after this many iterations without a better score on the held-out data")
+    patience: int | None = setting(
+        20, "stop after this many iterations without a better score on the held-out data, once there was one above 0"
+    )
     precision: Literal["auto", "single", "double"] = setting(
         "auto",
         "lbfgs, owlqn: of scores and marginals (sums are always double); auto: single for large corpora unless\n"
