@@ -17,6 +17,8 @@ _SOLUTIONS = re.compile(
     r'(<summary>(?:Solutions|答案)</summary>.*?)</details>((?:\s*<div class="[^"]*highlight">.*?</pre></div>)+)',
     re.DOTALL,
 )
+_CHINESE = "\u4e00-\u9fff，。；：、（）“”！？"
+_GAP = re.compile(rf"(?<=[{_CHINESE}])\n(?=[{_CHINESE}])|(?<=[，。；：、）”！？])\n")
 _FUNCTION = re.compile(r"<mi>log</mi>|<mi>exp</mi>(?!<mo)")
 _LINK = re.compile(r"\]\((?P<path>\.\./[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 _OUTSIDE = "outside:"
@@ -59,6 +61,8 @@ def on_page_content(content: str, *, page: Any, config: Any, **_: Any) -> str:
     """Put formulas and pictures into the page itself, in the reader's colours, and solve exercises only when asked."""
     content = _FORMULA.sub(_to_mathml, content.replace(f'"{_OUTSIDE}', '"'))
     content = _SOLUTIONS.sub(r"\1\2</details>", content)  # the code of the solutions, too
+    parts = re.split(r"(<pre.*?</pre>)", content, flags=re.DOTALL)  # a line break in Chinese is no space
+    content = "".join(part if part.startswith("<pre") else _GAP.sub("", part) for part in parts)
     folder = Path(config["docs_dir"]) / posixpath.dirname(page.file.src_uri)
     return _PICTURE.sub(lambda match: _inlined(match, folder), content)
 
