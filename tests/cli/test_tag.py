@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pty
@@ -135,6 +136,16 @@ def test_the_form_follows_the_input(text, shell, ner_model):
     assert (record["tags"], record["pos"]) == (["B-PER", "O"], ["NNP", "VBD"])
     Path("in.tsv").write_text("Anna\tNNP\tO\nslept\tVBD\tO\n")
     assert shell("tag", ner_model, "in.tsv", "--probs").out.startswith("Anna\tNNP\tB-PER\t0.")
+
+
+def test_the_form_follows_the_name_of_the_file_to_write(text, shell, ner_model):
+    for name, first in (("a.csv", "sentence,token,tag"), ("a.jsonl.gz", None), ("a.out", "Anna\tB-PER")):
+        assert shell("tag", ner_model, "text.txt", "-o", name).code == 0
+        content = Path(name).read_bytes()
+        content = gzip.decompress(content) if name.endswith("gz") else content
+        assert json.loads(content.splitlines()[0])["tokens"] if first is None else content.decode().startswith(first)
+    assert shell("tag", ner_model, "text.txt", "-o", "a.csv", "--to", "conll").code == 0
+    assert Path("a.csv").read_text().startswith("Anna\tB-PER")
 
 
 def test_the_text_of_a_record_is_kept_and_its_tokens_are_found_in_it(here, shell, ner_model):

@@ -9,7 +9,7 @@ import pytest
 
 from trellis import corpus
 from trellis.corpus import Corpus
-from trellis.errors import DataError
+from trellis.errors import DataError, DataWarning
 from trellis.text import Sentence
 
 NOTE = "Ada slept in London. Bob ate.\r\nNew\r\nYork is big.\n"
@@ -72,6 +72,14 @@ def test_sentences_of_other_formats_become_documents_of_a_hundred_lines(tmp_path
     assert (tmp_path / "out" / "text-002.txt").read_text() == "Ada slept\n"
     assert (tmp_path / "out" / "text-001.ann").read_text().splitlines()[1] == "T2\tPER 10 13\tAda"
     assert spans(corpus.read(tmp_path / "out")) == [("Ada slept", "B-PER O")] * 101
+
+
+def test_documents_that_were_there_before_are_told(tmp_path: Path) -> None:
+    sentences = [Sentence(["Ada"], ["B-PER"], path="a.conll")] * 150
+    assert corpus.write(tmp_path, sentences, format="brat") == 150
+    assert corpus.write(tmp_path, sentences, format="brat") == 150  # the same again
+    with pytest.warns(DataWarning, match=r"has 1 other document, that it had before: a-002\.ann"):
+        corpus.write(tmp_path, sentences[:1], format="brat")
 
 
 def test_lines_that_are_wrapped_are_joined(tmp_path: Path) -> None:

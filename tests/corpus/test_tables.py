@@ -7,11 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas
 import pytest
 
-from trellis import corpus
+from trellis import HMM, corpus
 from trellis.corpus import from_rows
-from trellis.errors import DataError
+from trellis.errors import DataError, DataWarning
 from trellis.text import Sentence
 
 ADA = [(("Ada", "slept"), ("B-PER", "O")), (("London",), ("B-LOC",))]
@@ -79,6 +80,7 @@ def test_further_columns_lines_and_names_of_sentences_stay(tmp_path: Path) -> No
             "a,b\nAda,O\n",
             r"a\.csv:1: expected the name of a column of tokens .*, found 'a', 'b'; .*--columns token,tag",
         ),
+        ("Satz,Wort,Etikett\n1,Ada,O\n", r":1: expected the name of a column of tokens .* found 'Satz', 'Wort'"),
         (
             "text,label\nI love it,pos\nI hate it,neg\n",
             r":1: expected a token per row, .* found 'I love it' with 'pos'",
@@ -108,6 +110,47 @@ def test_a_bad_row_costs_its_sentence_only(tmp_path: Path) -> None:
     assert read(tmp_path, content, on_error="skip") == [(("d",), ("O",)), (("e",), ("O",))]
 
 
+def test_columns_that_were_chosen_and_names_that_come_again_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("sent_id,word,ner,label\n1,a,O,X\n1,b,O,X\n2,c,O,Y\n1,d,O,Y\n")
+    found = corpus.read(path)
+    assert found.report.reason.endswith("; tokens in word, tags in label, sentences in sent_id")
+    assert found.report.notes()[0].endswith("are the rows of sentences not together?): 1")
+    assert found.report.notes()[1:] == [f"  {path}:5: 1"]
+    with pytest.warns(DataWarning, match=r"^sentences with the name of an earlier one .*: 1, row 2: 1$"):
+        assert len(list(from_rows(Frame(sentence=[1, 2, 1], word=["a", "b", "c"], tag=["O"] * 3)))) == 3
+
+
+def test_the_index_of_a_table_may_name_the_sentences() -> None:
+    rows = pandas.DataFrame({"sentence": [1, 1, 2], "word": ["Ada", "slept", "London"], "tag": ["B-PER", "O", "B-LOC"]})
+    assert [(one.tokens, one.tags) for one in from_rows(rows.set_index("sentence"))] == ADA
+    assert [(one.tokens, one.tags) for one in from_rows(rows.groupby("sentence").agg(list))] == ADA
+
+
+def test_a_table_is_learned_from_tagged_and_evaluated_like_sentences() -> None:
+    rows = pandas.DataFrame({"sentence": [1, 1, 2], "word": ["Ada", "slept", "London"], "tag": ["B-PER", "O", "B-LOC"]})
+    tagger = HMM().fit(rows)
+    assert tagger.predict(rows) == [["B-PER", "O"], ["B-LOC"]]
+    assert [one.tokens for one in tagger.tag(rows)] == [tokens for tokens, _ in ADA]
+    assert [one.text for one in tagger(rows)] == ["Ada slept", "London"]
+    assert tagger.evaluate(rows).micro.f1 == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ("train.csv", r"put it into a list; of a file, trellis\.corpus\.read\(path\)"),
+        ({"tokens": [["a"]], "tags": [["O"]]}, r"found a mapping of 'tokens', 'tags'"),
+        ([{"tokens": ["a"], "tags": ["O"]}], r"^sentence 0 is a dict .* trellis\.corpus\.from_rows"),
+        ([[("Ada", "B-PER"), ("slept", "O")]], r"Sentence\(\*zip\(\*pairs\)\)"),
+        ([["a"]], r"^sentence 0 is a list without labels: give labels"),
+    ],
+)
+def test_data_that_a_tagger_does_not_take_name_the_call_that_makes_sentences(data: Any, problem: str) -> None:
+    with pytest.raises(DataError, match=problem):
+        HMM().fit(data)
+
+
 def test_sentences_of_other_columns_cannot_stand_in_one_table(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected the columns sentence, token, tag, found sentence, token"):
         corpus.write(tmp_path / "a.csv", [Sentence(["a"], ["O"]), Sentence(["b"])])
@@ -115,6 +158,8 @@ def test_sentences_of_other_columns_cannot_stand_in_one_table(tmp_path: Path) ->
 
 class Frame:
     """What pandas shows of a table."""
+
+    index = SimpleNamespace(names=[None])
 
     def __init__(self, **columns: list[Any]) -> None:
         self._columns = columns

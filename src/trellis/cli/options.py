@@ -18,6 +18,7 @@ from trellis import config, corpus, lexicon
 from trellis.cli.tasks import FEATURES, Task
 from trellis.corpus import OnBadTags
 from trellis.corpus.annotation_tools import Align, Overlaps
+from trellis.corpus.source import get_codec
 from trellis.errors import ConfigError, StoreError, TrellisError, did_you_mean, number_of, shown
 from trellis.lexicon import Lexicon
 from trellis.models.crfsuite import is_file_of_crfsuite
@@ -127,7 +128,9 @@ class Columns:
         str | None,
         data_option(help="Names of tags that are numbers, from 0, separated by commas; or a file with one per line."),
     ] = None
-    encoding: Annotated[str, data_option(help="Character encoding of the files.")] = "utf-8"
+    encoding: Annotated[str, data_option(callback=checked(get_codec), help="Character encoding of the files.")] = (
+        "utf-8"
+    )
 
     @property
     def given(self) -> dict[str, Any]:

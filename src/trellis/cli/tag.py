@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
@@ -46,7 +46,7 @@ from trellis.cli.options import (
     names_in,
     one_of,
 )
-from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, open_output
+from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, format_of_path, open_output
 from trellis.corpus.tables import TableWriter
 from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
@@ -145,8 +145,8 @@ def tag(
         str | None,
         typer.Option(
             callback=one_of((*FORMS, "parquet")),
-            help=f"Form of the output: {', '.join(FORMS)}; of folders parquet (default) or jsonl. In a terminal "
-            "inline; else like the input.",
+            help=f"Form of the output: {', '.join(FORMS)}; of folders parquet (default) or jsonl. By default what the "
+            "name of the file to write says, in a terminal inline, else like the input.",
         ),
     ] = None,
     out: OutOption = "-",
@@ -242,6 +242,9 @@ def tag(
             strict=on_error is OnError.STOP,
         )
         return
+    with suppress(DataError):  # the name tells no format
+        name = format_of_path(out).name
+        to = to or (name if name in FORMS else None)
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
     if lexicons.strength is not None and not lexicons.lexicon:

@@ -28,7 +28,7 @@ from trellis.corpus.annotation_tools import (
     sentence_of_spans,
 )
 from trellis.corpus.source import LeftOut, LineError, Source, StrPath, open_output, refuse, refuse_illegal
-from trellis.errors import DataError, TagError, shown
+from trellis.errors import DataError, TagError, number_of, shown, some_of, warn
 from trellis.tags import Scheme, spans_from_tags
 from trellis.text import Offsets, Sentence, Splitter, Tokenizer, split_sentences, splitter
 
@@ -188,6 +188,9 @@ def write(folder: StrPath, sentences: Iterable[Sentence], *, scheme: Scheme | st
         for suffix, content in ((".txt", text), (".ann", "".join(lines))):
             with open_output(path.parent / f"{path.name}{suffix}") as file:
                 file.write(content.encode())
+    others = sorted(str(path.relative_to(target)) for path in target.rglob("*.ann"))
+    if others := [name for name in others if name.removesuffix(".ann") not in names]:
+        warn(f"{folder} has {number_of(len(others), 'other document')}, that it had before: {some_of(others)}")
 
 
 def _documents(sentences: Iterable[Sentence]) -> Iterator[tuple[str, list[Sentence]]]:

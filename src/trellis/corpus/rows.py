@@ -19,8 +19,8 @@ from typing import Any
 
 from trellis.corpus.sniff import TAG_NAMES, TOKEN_NAMES, position_of
 from trellis.corpus.source import LineError, StrPath, check_options, names_of, refuse, split_suffixes
-from trellis.corpus.tables import Layout, sentences_of_rows
-from trellis.errors import CorpusError, DataError, needed, shown
+from trellis.corpus.tables import AGAIN, Layout, sentences_of_rows
+from trellis.errors import CorpusError, DataError, needed, shown, some_of, warn
 from trellis.text import Sentence, located
 
 Row = Mapping[str, Any]
@@ -105,6 +105,8 @@ def _rows_of_table(table: Any) -> Iterator[Row]:
     if hasattr(table, "iter_rows"):
         rows = table.iter_rows(named=True)
     elif hasattr(table, "itertuples"):
+        if named := [name for name in table.index.names if name is not None and name not in table.columns]:
+            table = table.reset_index(named)  # as groupby leaves it
         fields = list(map(str, table.columns))
         rows = (dict(zip(fields, row, strict=True)) for row in table.itertuples(index=False, name=None))
     elif hasattr(table, "to_batches"):
@@ -165,8 +167,15 @@ def _token_rows(
         layout = Layout.of(fields, [row for _, row in sample], tokens, tags)
     except LineError as error:
         raise DataError(f"the table: {error}") from None
-    for sentence in sentences_of_rows(chain(sample, table), layout, path=None, fail=fail):
+    repeated: list[str] = []
+
+    def again(name: str, number: int) -> None:
+        repeated.append(f"row {number}: {name}")
+
+    for sentence in sentences_of_rows(chain(sample, table), layout, path=None, fail=fail, again=again):
         yield replace(sentence, lines=())
+    if repeated:
+        warn(f"{AGAIN}: {len(repeated):,}, {some_of(repeated)}")
 
 
 def to_rows(

@@ -48,6 +48,8 @@ LONG = 1000
 _UNDIVIDED = 200
 """A table whose rows nothing divides into sentences may have this many."""
 _LINES_OF_CELL = 1000
+_MOST_NAMES = 100_000  # of sentences, that are remembered
+AGAIN = "sentences with the name of an earlier one (do numbers begin again, or are the rows of sentences not together?)"
 _SAMPLE = 50  # rows
 _NAME_IN_LIST = re.compile(r"""\s*,?\s*(?:u?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|([^\s,'"\[\]()]+))""")
 _SPACE, _SPACE_OR_COMMA = re.compile(r"[ \t\n]+"), re.compile(r"[ \t\n,]+")
@@ -82,7 +84,9 @@ class Layout:
         token = position_of(TOKEN_NAMES, names) if tokens is None else _index(tokens, names)
         if token is None and sentence is not None:  # the sentence itself, maybe beside its number
             called = [i for i, name in enumerate(names) if usual_name(name) in SENTENCE_NAMES]
-            token = max(called, key=lambda i: (sum(row[i].count(" ") for row in sample if len(row) == len(names)), i))
+            cells = {i: [row[i] for row in sample if len(row) == len(names)] for i in called}
+            texts = {i: sum(cell.count(" ") + cell.startswith("[") for cell in cells[i]) for i in called}
+            token = max((i for i in called if texts[i]), key=lambda i: (texts[i], i), default=None)
             sentence = next((i for i in called if i != token), None)
         if token is None:
             raise LineError(
@@ -128,9 +132,13 @@ def sentences_of_rows(
     *,
     path: str | None,
     fail: Callable[[str, int, Sequence[str]], None],
+    again: Callable[[str, int], None],
     names: Sequence[str] | None = None,
 ) -> Iterator[Sentence]:
-    """The sentences of the rows below a header; a row that is wrong goes to `fail`, and its sentence is left out."""
+    """The sentences of the rows below a header; a row that is wrong goes to `fail`, and its sentence is left out.
+
+    `again` is told of sentences with the name of an earlier one, and the numbers of their rows.
+    """
     if layout.whole:
         for number, cells in rows:
             if any(cells):
@@ -141,6 +149,7 @@ def sentences_of_rows(
         return
     group: list[Row] = []
     name, count, is_broken, divided = "", -1, False, layout.sentence is not None
+    seen: set[str] = set()
     for row in chain(rows, [(0, ())]):
         number, cells = row
         is_blank = not any(cells)
@@ -149,6 +158,10 @@ def sentences_of_rows(
         if not is_blank and layout.sentence is not None and len(cells) == len(layout.names):
             begins = bool(cells[layout.sentence]) and cells[layout.sentence] != name
             name = cells[layout.sentence] or name
+            if begins and name in seen:
+                again(name, number)
+            if len(seen) < _MOST_NAMES:
+                seen.add(name)
         elif not is_blank and layout.number is not None and problem is None:
             here = int(cells[layout.number]) if cells[layout.number].isdecimal() else count + 1
             begins, count = here <= count, here
@@ -325,11 +338,18 @@ def _read_rows(
     if not gold:
         layout = Layout(layout.names, layout.token, None, layout.sentence, layout.number, layout.whole)
 
+    roles = {"tokens": layout.token, "tags": layout.tag, "sentences": layout.sentence}
+    found = ", ".join(f"{role} in {layout.names[i]}" for role, i in roles.items() if i is not None)
+    source.report.reason += f"; {found}"
+
     def fail(problem: str, line: int, cells: Sequence[str]) -> None:
         source.fail(problem, line, ",".join(cells))
 
+    def again(name: str, line: int) -> None:
+        source.report.change(AGAIN, f"{source.name}:{line}: {name}")
+
     try:
-        yield from sentences_of_rows(chain(ahead, rows), layout, path=source.name, fail=fail, names=names)
+        yield from sentences_of_rows(chain(ahead, rows), layout, path=source.name, fail=fail, again=again, names=names)
     except LineError as problem:  # a tag without a name
         raise DataError(f"{source.name}: {problem}") from None
 

@@ -92,17 +92,19 @@ class Labelled:
     @classmethod
     def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None, *, first: int = 0) -> Labelled:
         """Check that each input has its labels, one per token."""
-        if labels is None and is_frame(inputs):
-            inputs = list(from_rows(inputs))
         items = listed(inputs)
         tags: list[Sequence[Label]] = []
         if labels is None:
             for i, item in enumerate(items, first):
                 if not isinstance(item, Sentence):
-                    raise DataError(
-                        f"sentence {i} is a {type(item).__name__} without labels: give labels, or Sentence objects "
-                        "(HMM.fit_unlabelled learns without any)"
-                    )
+                    how = "give labels, or Sentence objects (HMM.fit_unlabelled learns without any)"
+                    if isinstance(item, Mapping):
+                        how = "trellis.corpus.from_rows(...) makes sentences of such rows"
+                    elif isinstance(item, list | tuple) and all(
+                        isinstance(one, tuple) and len(one) == 2 for one in item
+                    ):
+                        how = "of pairs of tokens and labels, Sentence(*zip(*pairs)) makes a sentence"
+                    raise DataError(f"sentence {i} is a {type(item).__name__} without labels: {how}")
                 if item.tags is None:
                     raise DataError(f"{name_of(i, item)} has no tags")
                 tags.append(item.tags)
@@ -312,9 +314,12 @@ def dev_scores(dev: Labelled, predicted: Sequence[Sequence[str]], tags: TagSet) 
 
 
 def listed(inputs: Iterable[Any]) -> Sequence[Any]:
-    """The inputs as a sequence; a single string or sentence in their place is a mistake."""
+    """The inputs as a sequence, those of a table as sentences; a single string or sentence is a mistake."""
     if isinstance(inputs, str | bytes | Sentence):
-        raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
+        file = "; of a file, trellis.corpus.read(path) gives its sentences" if isinstance(inputs, str) else ""
+        raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list{file}")
+    if isinstance(inputs, Mapping) or is_frame(inputs):
+        return list(from_rows(inputs))
     if not isinstance(inputs, Iterable):
         raise DataError(f"expected a list of sentences, got {shown(inputs)}")
     return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
