@@ -134,7 +134,7 @@ def test_a_file_comes_on_top_of_what_is_there(tmp_path):
 
 
 def test_the_keys_are_dotted():
-    assert list(config.keys(Outer())) == ["rate", "name", "kind", "words", "weights", "inner.size"]
+    assert list(config.flat(Outer())) == ["rate", "name", "kind", "words", "weights", "inner.size"]
 
 
 def test_a_file_takes_the_place_of_the_old_one_or_leaves_it(tmp_path):

@@ -46,7 +46,6 @@ __all__ = [
     "flat",
     "from_dict",
     "from_toml",
-    "keys",
     "layered",
     "load",
     "override",
@@ -179,13 +178,8 @@ def _toml(text: str, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} is not TOML: {error}") from None
 
 
-def keys(config: Any) -> list[str]:
-    """The dotted names of all settings, including those of nested configurations."""
-    return list(flat(config))
-
-
 def flat(config: Any, section: str = "") -> dict[str, Any]:
-    """Plain values by the dotted names of `keys`."""
+    """Plain values by dotted names, those of nested configurations among them."""
     values: dict[str, Any] = {}
     for item in dataclasses.fields(config):
         value, name = getattr(config, item.name), f"{section}{item.name}"
@@ -219,7 +213,7 @@ def override(config: T, assignments: Iterable[str]) -> T:
         # Below a setting that is itself a table, such as label_weights.PER, any name is accepted.
         if not isinstance(table, dict) or (dataclasses.is_dataclass(owner) and name not in table):
             # What was probably meant: a setting of the same name in another section, or else the most similar one.
-            known = keys(config)
+            known = list(flat(config))
             elsewhere = [one for one in known if one.rpartition(".")[2] == name]
             hint = did_you_mean(key, elsewhere[:1] or known, always=True)
             raise ConfigError(f"{type(config).__name__} has no setting {key!r}{hint}")

@@ -140,7 +140,7 @@ def test_a_table_of_bad_rows_or_none_has_all_columns(ner_model, rows):
 
 
 def test_a_copy_in_another_process_is_a_path_and_the_model_is_opened_once(ner_model, monkeypatch):
-    bulk._models.clear()
+    bulk._opened.cache_clear()
     loads = []
     monkeypatch.setattr(bulk, "load", lambda path: loads.append(path) or trellis.load(path))
     tagger = BulkTagger(ner_model)

@@ -50,7 +50,7 @@ def make(tags: TagSet, texts: list[list[str]], *, seed: int = 0, legal: bool = T
 def with_lexicon(posterior: Posterior, lexicon: Lexicon, known: np.ndarray | None = None) -> Posterior:
     scores = posterior.scores.restricted(known)
     chains = apply_lexicons([lexicon], posterior.inputs, scores, posterior.tags, known=known)
-    return Posterior(scores, posterior.tags, None, posterior.inputs, 0, chains.parts, chains.occurrences)
+    return Posterior(scores, posterior.tags, None, posterior.inputs, 0, *chains)
 
 
 def weights_of(posterior: Posterior, index: int) -> dict[tuple[str, ...], float]:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tags.strategies import relaxed
-from trellis.errors import ConfigError, DataError
+from trellis.errors import DataError
 from trellis.metrics import segmentation_counts, segmentation_scores, words
-from trellis.metrics.words import common_words, same_offsets
+from trellis.metrics.words import common_words
 
 
 def cut(text, breaks):
@@ -53,10 +53,8 @@ def test_the_arithmetic_of_the_sighan_scorer_by_hand():
     np.testing.assert_array_equal(segmentation_counts(gold, guess), [[5, 8, 8], [4, 5, 6]])
 
 
-def test_a_repeated_word_counts_for_diff_but_not_at_its_offset():
-    gold, guess = [["看", "看看"]], [["看看", "看"]]
-    assert segmentation_scores(gold, guess).words.correct == 1
-    assert segmentation_scores(gold, guess, alignment="offsets").words.correct == 0
+def test_a_repeated_word_counts_wherever_it_is():
+    assert segmentation_scores([["看", "看看"]], [["看看", "看"]]).words.correct == 1
 
 
 @relaxed
@@ -68,17 +66,6 @@ def test_common_words_are_a_longest_common_subsequence(pair):
     assert len(places) == longest(gold, guess)
     rest = iter(guess)
     assert all(gold[place] in rest for place in places)
-
-
-@relaxed
-@given(pairs)
-def test_offsets_match_the_spans_of_both(pair):
-    def spans(words):
-        ends = np.cumsum([len(word) for word in words])
-        return {(end - len(word), end) for word, end in zip(words, ends, strict=True)}
-
-    gold, guess = pair
-    assert len(same_offsets(gold, guess)) == len(spans(gold) & spans(guess)) <= len(common_words(gold, guess))
 
 
 @pytest.mark.skipif(shutil.which("diff") is None, reason="no diff program here")
@@ -115,8 +102,6 @@ def test_what_cannot_be_scored_is_named():
         segmentation_scores([["ab"]], [["a"]])
     with pytest.raises(DataError, match="gold has 1 sentence, predicted has 0"):
         segmentation_scores([["a"]], [])
-    with pytest.raises(ConfigError, match="unknown alignment 'words'"):
-        segmentation_scores([["a"]], [["a"]], alignment="words")
 
 
 @relaxed
@@ -129,7 +114,12 @@ def test_a_long_sentence_is_aligned_part_by_part(pair, window):
     assert places == sorted(set(places))
     rest = iter(guess)
     assert all(gold[place] in rest for place in places)
-    assert len(same_offsets(gold, guess)) <= len(places) <= longest(gold, guess)
+
+    def spans(words):
+        ends = np.cumsum([len(word) for word in words])
+        return {(end - len(word), end) for word, end in zip(words, ends, strict=True)}
+
+    assert len(spans(gold) & spans(guess)) <= len(places) <= longest(gold, guess)
     assert all(len(left) <= window and len(right) <= window for _, left, right in parts)
     assert [gold[start : start + len(left)] for start, left, _ in parts] == [left for _, left, _ in parts]
 

@@ -260,7 +260,7 @@ class Settings:
 
 def _by_last_part(settings: Any) -> dict[str, str]:
     """Keys of settings, such as training.epochs, by their last part."""
-    return {key.rpartition(".")[2]: key for key in config.keys(settings)}
+    return {key.rpartition(".")[2]: key for key in config.flat(settings)}
 
 
 @dataclass(frozen=True)

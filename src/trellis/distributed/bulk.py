@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -171,7 +172,8 @@ class BulkTagger:
     @property
     def tagger(self) -> Tagger[Any]:
         """The model, opened when this process first asks for it."""
-        return _opened(self.path, self.fingerprint)
+        with _opening:
+            return _opened(self.path, self.fingerprint)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -224,25 +226,19 @@ def file_digest(path: str | Path) -> str:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-_models: OrderedDict[tuple[str, str], Tagger[Any]] = OrderedDict()
-_opening = threading.Lock()
+_opening = threading.Lock()  # a thread that asks while another one is opening the model waits for that one
 
 
+@lru_cache(_MOST_MODELS)
 def _opened(path: str, expected: str) -> Tagger[Any]:
-    """The model, opened when this process first asks for it; a file with another SHA-256 than expected is refused."""
-    with _opening:
-        if (path, expected) not in _models:
-            digest = file_digest(model_file(path))
-            if digest != expected:
-                raise ModelError(
-                    f"{path} is not the model that this run began with: expected the SHA-256 {expected[:16]}..., found "
-                    f"{digest[:16]}...; was it replaced, or is it another file on this machine?"
-                )
-            _models[path, expected] = load(path)
-            while len(_models) > _MOST_MODELS:
-                _models.popitem(last=False)
-        _models.move_to_end((path, expected))
-        return _models[path, expected]
+    """The model in a file, which is refused if it has another SHA-256 than expected."""
+    digest = file_digest(model_file(path))
+    if digest != expected:
+        raise ModelError(
+            f"{path} is not the model that this run began with: expected the SHA-256 {expected[:16]}..., found "
+            f"{digest[:16]}...; was it replaced, or is it another file on this machine?"
+        )
+    return load(path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -112,13 +112,6 @@ def _types_of_labels(lexicon: Lexicon, kinds: tuple[str, ...]) -> IntArray:
     return numbers_of_types
 
 
-class LexiconChains(NamedTuple):
-    """The chains of a batch with lexicons, which together are about each sequence once, and the occurrences in it."""
-
-    parts: list[ChainPart]
-    occurrences: Occurrences
-
-
 def apply_lexicons(
     lexicons: Sequence[Lexicon],
     inputs: Sequence[Any],
@@ -129,8 +122,10 @@ def apply_lexicons(
     known: BoolArray | None = None,
     gaps: IntArray | None = None,
     name: Callable[[int], str] = "sentence {}".format,
-) -> LexiconChains:
-    """The distribution over labellings of the inputs with what the lexicons say.
+) -> tuple[list[ChainPart], Occurrences]:
+    """The distribution over labellings of the inputs with what the lexicons say, and where their entries occur.
+
+    It is made of chains that are together about each input once.
 
     Args:
         lexicons: those of their entries count that prefer or must.
@@ -150,12 +145,12 @@ def apply_lexicons(
         scores = cut_at_gaps(scores, gaps[~crossed[gaps]], tags, state_labels)
     everything = np.arange(len(scores.lengths))
     if not len(occurrences):
-        return LexiconChains([ChainPart(everything, scores, state_labels)], occurrences)
+        return [ChainPart(everything, scores, state_labels)], occurrences
     states = SpanStates.of(scores, tags, state_labels)
     bonuses = occurrences.bonuses(len(states.kinds))
     with_musts = np.unique(occurrences.sequence[occurrences.must])
     if not len(with_musts):
-        return LexiconChains(list(with_bonuses(scores, states, bonuses, state_labels, gaps=crossed)), occurrences)
+        return list(with_bonuses(scores, states, bonuses, state_labels, gaps=crossed)), occurrences
 
     def tokens_of(sequences: IntArray) -> BoolArray:
         return np.isin(np.repeat(everything, scores.lengths), sequences)
@@ -176,7 +171,7 @@ def apply_lexicons(
         numbers=with_musts,
         gaps=open_gaps[tokens_of(with_musts)],
     )
-    return LexiconChains(parts, replace(occurrences, lost=lost))
+    return parts, replace(occurrences, lost=lost)
 
 
 @dataclass(frozen=True, eq=False)

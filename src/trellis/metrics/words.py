@@ -8,9 +8,9 @@
     >>> scores.words.recall, scores.words.precision, scores.oov_recall, scores.iv_recall
     (0.6666666666666666, 0.5, 1.0, 0.5)
 
-By default a word is right if the SIGHAN bakeoff scorer says so. That scorer writes one word per line and calls
-``diff``, so a word is right when it lies on a longest common subsequence of both word lists. Comparing character
-offsets instead is stricter: 看 看看 against 看看 看 has no word at the same offsets, yet ``diff`` finds a common one.
+A word is right if the SIGHAN bakeoff scorer says so. That scorer writes one word per line and calls ``diff``, so a
+word is right when it lies on a longest common subsequence of both word lists: 看 看看 against 看看 看 has no word at
+the same characters, yet ``diff`` finds a common one.
 
 A word with its tag is right if it begins and ends at the same characters as a word of the gold text and has its tag:
 
@@ -25,19 +25,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from trellis.arrays import IntArray
-from trellis.errors import ConfigError, DataError, number_of
+from trellis.errors import DataError, number_of
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, check_number, per_type, percent, score
 from trellis.results import Grid, Report
 
 Words = Sequence[Sequence[str]]
-Alignment = Literal["diff", "offsets"]
 TaggedWords = Sequence[Sequence[tuple[str, str]]]
 """The words of each sentence, each with its tag."""
 Item = tuple[int, int, str]
@@ -71,14 +69,10 @@ class SegmentationScores(Report):
 
 
 def segmentation_scores(
-    gold: Words,
-    predicted: Words,
-    *,
-    vocabulary: Container[str] | None = None,
-    alignment: Alignment = "diff",
+    gold: Words, predicted: Words, *, vocabulary: Container[str] | None = None
 ) -> SegmentationScores:
     """Scores of predicted words, one list of words per sentence; both sides must spell the same text."""
-    right = _right_words(gold, predicted, alignment)
+    right = _right_words(gold, predicted)
     correct = sum(map(len, right))
     words = score(correct, sum(map(len, predicted)), sum(map(len, gold)))
     if vocabulary is None:
@@ -97,20 +91,17 @@ def segmentation_scores(
     )
 
 
-def segmentation_counts(gold: Words, predicted: Words, *, alignment: Alignment = "diff") -> IntArray:
+def segmentation_counts(gold: Words, predicted: Words) -> IntArray:
     """Right, predicted and gold words of each sentence, [S, 3]: what resampling needs."""
-    right = _right_words(gold, predicted, alignment)
+    right = _right_words(gold, predicted)
     rows = [[*map(len, row)] for row in zip(right, predicted, gold, strict=True)]
     return np.array(rows, dtype=np.int64).reshape(len(rows), 3)
 
 
-def _right_words(gold: Words, predicted: Words, alignment: Alignment) -> list[list[int]]:
+def _right_words(gold: Words, predicted: Words) -> list[list[int]]:
     """For each sentence the positions of the gold words that are right."""
-    if alignment not in _ALIGNMENTS:
-        raise ConfigError(f"unknown alignment {alignment!r}: expected one of {', '.join(_ALIGNMENTS)}")
     check_texts(gold, predicted)
-    align = _ALIGNMENTS[alignment]
-    return [align(true, guess) for true, guess in zip(gold, predicted, strict=True)]
+    return [common_words(true, guess) for true, guess in zip(gold, predicted, strict=True)]
 
 
 def check_texts(gold: Words, predicted: Words) -> None:
@@ -200,12 +191,6 @@ def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, S
         start, begin = stop, end
 
 
-def same_offsets(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
-    """Positions in ``gold`` of the words that ``predicted`` has at the same character offsets."""
-    offsets = set(word_offsets(predicted))
-    return [place for place, span in enumerate(word_offsets(gold)) if span in offsets]
-
-
 def word_offsets(words: Sequence[str]) -> list[tuple[int, int]]:
     """Where each word begins and ends in the text that the words spell."""
     spans, start = [], 0
@@ -251,9 +236,3 @@ def _subsequence(left: Sequence[str], right: Sequence[str]) -> list[int]:
             matched.append(place)
             column -= 1
     return matched[::-1]
-
-
-_ALIGNMENTS: dict[str, Callable[[Sequence[str], Sequence[str]], list[int]]] = {
-    "diff": common_words,
-    "offsets": same_offsets,
-}

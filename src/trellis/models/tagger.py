@@ -702,7 +702,7 @@ class Tagger(Generic[C], ABC):
             return name_of(first + b, inputs[b])
 
         chains = apply_lexicons(lexicons, inputs, scores, tags, states, known=allowed, gaps=gaps, name=name)
-        return Posterior(alone, tags, states, inputs, first, chains.parts, chains.occurrences)
+        return Posterior(alone, tags, states, inputs, first, *chains)
 
     def _for_scores(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
         """The inputs as `_scores` takes them."""

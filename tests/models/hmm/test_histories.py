@@ -196,7 +196,7 @@ def test_samples_follow_the_model() -> None:
         expected = sum(oracle.joint(x, path) for x in itertools.product(model.symbols_, repeat=3))
         assert shares[path] / 20_000 == pytest.approx(expected, abs=0.015)
     x = ["A", "?", "C"]
-    states = Counter(map(tuple, model.sample_states([["C"], x], 20_000, seed=1)[1]))
+    states = Counter(map(tuple, model.posterior([["C"], x]).sample(20_000, seed=1)[1]))
     every = oracle.every(x)
     for path, p in every.items():
         assert states[path] / 20_000 == pytest.approx(p / sum(every.values()), abs=0.015)

@@ -123,7 +123,7 @@ def test_impossible_sequences_among_possible_ones() -> None:
         model.log_likelihood([[0, 1], [0, 0], [], [1], [7]]), [0, -np.inf, 0, -np.inf, -np.inf]
     )
     assert not np.isnan(model.forward([0, 0]).scaled).any()
-    for ask in (model.predict, model.marginals, model.predict_posterior, model.sample_states):
+    for ask in (model.predict, model.marginals, model.predict_posterior):
         with pytest.raises(NoPathError, match=r"sentence 1 of length 2 has no valid path: .* position 1"):
             ask([[0, 1], [0, 0]])
     with pytest.raises(NoPathError):
@@ -138,7 +138,7 @@ def test_a_known_label_that_a_token_never_had_is_not_called_an_unseen_token() ->
 
 def test_an_unseen_symbol_is_named_with_its_sentence_and_position(boxes) -> None:
     place = r"sentence {} of length 2 has no valid path: .*; no label can have the token 'blue' at position 1"
-    for ask in (boxes.predict, boxes.marginals, boxes.annotate, boxes.sample_states):
+    for ask in (boxes.predict, boxes.marginals, boxes.annotate):
         with pytest.raises(NoPathError, match=place.format(1)):
             ask([COLOURS, ["red", "blue"]])
     for ask in (boxes.posteriors, boxes.viterbi_table):
@@ -197,7 +197,7 @@ def test_samples_follow_the_model(boxes) -> None:
 
 
 def test_sampled_states_follow_the_posterior(boxes) -> None:
-    drawn = boxes.sample_states([COLOURS, ["red"]], 4000, seed=1)
+    drawn = boxes.posterior([COLOURS, ["red"]]).sample(4000, seed=1)
     assert [len(own) for own in drawn] == [4000, 4000]
     share = np.mean([path[0] == "box 3" for path in drawn[0]])
     assert share == pytest.approx(boxes.posteriors(COLOURS).gamma[0, 2], abs=0.03)

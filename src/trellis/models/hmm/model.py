@@ -346,10 +346,6 @@ class HMM(Tagger[HMMConfig]):
         decode = self._fitted_tags().decode
         return [Sample([symbols[i] for i in row], decode(path)) for row, path in zip(drawn, paths, strict=True)]
 
-    def sample_states(self, X: Iterable[Any], n: int = 1, *, seed: int = 0) -> list[list[list[str]]]:
-        """For each input `n` state sequences, drawn from their distribution given the observations."""
-        return self.posterior(X).sample(n, seed=seed)
-
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         earlier, earlier_tags = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
