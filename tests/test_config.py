@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from trellis import CRF, HMM, NeuralTagger, config
 from trellis.config import setting
 from trellis.errors import ConfigError
-from trellis.models import CRFConfig
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,6 @@ def test_every_setting_is_written_under_its_explanation():
 def test_toml_round_trip_keeps_every_value(rate, name, words, weights, size):
     original = Outer(rate, name, "b", tuple(words), weights, Inner(size))
     assert config.from_toml(Outer, config.to_toml(original)) == original
-
-
-def test_the_crf_settings_round_trip_through_a_file(tmp_path):
-    settings = CRFConfig(features="given", c1=0.25, label_weights={"O": 0.5}, patience=3)
-    config.save(settings, tmp_path / "crf.toml")
-    assert config.load(CRFConfig, tmp_path / "crf.toml") == settings
 
 
 def test_what_is_left_out_takes_its_default():

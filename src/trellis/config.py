@@ -305,7 +305,7 @@ def _check(path: str, value: Any, kind: Any) -> Any:
     """The value as the type needs it: lists become tuples, integers floats, dicts nested configurations."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
-        if value == _UNSET and _may_be_unset(kind):
+        if (value is None and type(None) in arguments) or (value == _UNSET and _may_be_unset(kind)):
             return None
         for one in arguments:
             with suppress(ConfigError):

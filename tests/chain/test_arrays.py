@@ -277,15 +277,6 @@ class TestInputs:
         scores = chain.ChainScores([[9.0, 1.0, 7.0], [1.0, 999.0, 4.0]], [1, 1], np.zeros((3, 3)))
         assert scores.log_partition() == pytest.approx([9.1272, 999.0], abs=5e-5)
 
-    def test_worked_figures_of_the_three_boxes(self) -> None:
-        emissions = np.log([[0.5, 0.4, 0.7], [0.5, 0.6, 0.3], [0.5, 0.4, 0.7]])
-        transitions = np.log([[0.5, 0.2, 0.3], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]])
-        scores = chain.ChainScores(emissions, [3], transitions, np.log([0.2, 0.4, 0.4]))
-        assert np.exp(scores.log_partition()) == pytest.approx([0.130218], abs=1e-9)
-        best = scores.viterbi()
-        assert best.tags.tolist() == [2, 2, 2]
-        assert np.exp(best.scores) == pytest.approx([0.0147], abs=1e-9)
-
     def test_start_and_end_are_zero_where_left_out(self) -> None:
         emissions, transitions = np.ones((2, 2)), np.zeros((2, 2))
         short = chain.ChainScores(emissions, [2], transitions)

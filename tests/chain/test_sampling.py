@@ -1,5 +1,7 @@
 """Samples come from the exact distribution, and from nothing but the seed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -20,6 +22,7 @@ CASE = Case(
     start=np.array([0.3, 0.0, NEG_INF]),
     end=np.array([0.0, 0.2, 0.9]),
 )
+WITH_EDGES = replace(CASE, edges=np.random.default_rng(0).normal(size=(3, 3, 3)))
 
 
 @pytest.mark.parametrize("seed", ["7", 1.5, None, True])
@@ -45,9 +48,10 @@ def goodness(case: Case, drawn: np.ndarray) -> list[float]:
 
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_frequencies_fit_the_exact_distribution_by_chi_square(dtype: type) -> None:
-    drawn = make(CASE, dtype).sample(20_000, seed=7)
-    assert min(goodness(CASE, drawn)) > 0.01
+@pytest.mark.parametrize("case", [CASE, WITH_EDGES], ids=["shared", "edges"])
+def test_frequencies_fit_the_exact_distribution_by_chi_square(case: Case, dtype: type) -> None:
+    drawn = make(case, dtype).sample(20_000, seed=7)
+    assert min(goodness(case, drawn)) > 0.01
 
 
 def test_sequences_with_equal_scores_are_drawn_independently() -> None:

@@ -266,11 +266,11 @@ def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
         hint = did_you_mean(function, known, show="%{}".format)
         raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(known)}{hint}")
     counts = function in ("prefix", "suffix", _CLUSTER, _LEXICON)
-    macro = f"{where}: {shown(match[0])}"
+    macro = f"{where}: {match[0]!r:.120}"
     length = _number(argument or "0", _MOST_CHARACTERS, f"{macro} takes {argument:.12} characters")
     if counts != bool(argument) or (counts and not length):
         form = f"%{function}3[0,0]" if counts else f"%{function}[0,0]"
-        raise TemplateError(f"{where}: got {shown(match[0])}, expected the form {form}")
+        raise TemplateError(f"{where}: got {match[0]!r:.120}, expected the form {form}")
     row = _number(match["row"], _FARTHEST, f"{macro} looks {match['row']:.12} tokens away")
     column = _number(match["column"], _MOST_COLUMNS - 1, f"{macro} looks at column {match['column']:.12}")
     if function in (_CLUSTER, _LEXICON):

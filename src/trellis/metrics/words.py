@@ -110,11 +110,10 @@ def check_texts(gold: Words, predicted: Words) -> None:
     for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):
         left, right = "".join(true), "".join(guess)
         if left != right:
-            place = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), None)
-            place = min(len(left), len(right)) if place is None else place
+            start = _shared_prefix(left, right)
             raise DataError(
-                f"sentence {index}: gold and predicted words spell different texts from character {place}: "
-                f"{left[place : place + 10]!r} and {right[place : place + 10]!r}"
+                f"sentence {index}: gold and predicted words spell different texts from character {start}: "
+                f"{left[start : start + 10]!r} and {right[start : start + 10]!r}"
             )
 
 
@@ -170,8 +169,8 @@ def common_words(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
     head = _shared_prefix(gold, predicted)
     tail = _shared_prefix(gold[head:][::-1], predicted[head:][::-1])
     left, right = gold[head : len(gold) - tail], predicted[head : len(predicted) - tail]
-    middle = [start + place for start, a, b in _windows(left, right) for place in _subsequence(a, b)]
-    return [*range(head), *(head + place for place in middle), *range(len(gold) - tail, len(gold))]
+    middle = [head + start + i for start, a, b in _windows(left, right) for i in _subsequence(a, b)]
+    return [*range(head), *middle, *range(len(gold) - tail, len(gold))]
 
 
 def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, Sequence[str], Sequence[str]]]:
@@ -185,8 +184,8 @@ def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, S
         stop, end = start + _WINDOW, begin + _WINDOW
         if stop < len(left) or end < len(right):
             shared = set(ends[start:stop]).intersection(others[begin:end])
-            place = max(shared) if shared else min(ends[min(stop, len(left)) - 1], others[min(end, len(right)) - 1])
-            stop, end = bisect_right(ends, place, start), bisect_right(others, place, begin)
+            last = max(shared) if shared else min(ends[min(stop, len(left)) - 1], others[min(end, len(right)) - 1])
+            stop, end = bisect_right(ends, last, start), bisect_right(others, last, begin)
         yield start, left[start:stop], right[begin:end]
         start, begin = stop, end
 
@@ -201,10 +200,9 @@ def word_offsets(words: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _shared_prefix(left: Sequence[str], right: Sequence[str]) -> int:
-    for place, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return place
-    return min(len(left), len(right))
+    """How many items both begin with."""
+    differ = (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b)
+    return next(differ, min(len(left), len(right)))
 
 
 def _subsequence(left: Sequence[str], right: Sequence[str]) -> list[int]:
@@ -215,24 +213,24 @@ def _subsequence(left: Sequence[str], right: Sequence[str]) -> list[int]:
     1, and a row follows from the one above by three machine operations on whole words (Hyyrö 2004).
     """
     full = (1 << len(right)) - 1
-    places: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for column, word in enumerate(right):
-        places[word] = places.get(word, 0) | 1 << column
+        columns[word] = columns.get(word, 0) | 1 << column
     rows = [full]
     for word in left:
         row = rows[-1]
-        matches = row & places.get(word, 0)
+        matches = row & columns.get(word, 0)
         rows.append(((row + matches) | (row - matches)) & full)
     # Walk back from the last corner: a step in the row that the row above does not have is a match.
     matched = []
-    column, place = rows[0].bit_length(), len(rows) - 1
-    while column and place:
+    column, i = rows[0].bit_length(), len(rows) - 1
+    while column and i:
         bit = 1 << (column - 1)
-        if rows[place] & bit:
+        if rows[i] & bit:
             column -= 1
             continue
-        place -= 1
-        if rows[place] & bit:
-            matched.append(place)
+        i -= 1
+        if rows[i] & bit:
+            matched.append(i)
             column -= 1
     return matched[::-1]

@@ -80,11 +80,8 @@ class MarkovChain:
             raise ModelError(f"smoothing must be one of {', '.join(_SMOOTHINGS)}, got {smoothing!r}")
         if not isinstance(alpha, int | float | np.integer | np.floating) or not 0 <= alpha < np.inf:
             raise ModelError(f"alpha must be a finite number >= 0, got {shown(alpha)}")
-        listed = [_listed(sequence) for sequence in _each(sequences)]
+        listed = _sequences(sequences)
         if states is None:
-            for number, sequence in enumerate(listed):
-                with _about(number):
-                    _check_states(sequence)
             occurring = set().union(*listed)
             if len({isinstance(state, str) for state in occurring}) > 1:
                 raise ModelError("states must be all strings or all integers, got both")
@@ -115,7 +112,7 @@ class MarkovChain:
     def log_likelihood(self, sequences: Iterable[Sequence[State]]) -> FloatArray:
         """Log probability of each sequence; minus infinity if a step is impossible."""
         logs_of_sequences = []
-        for number, sequence in enumerate(_each(sequences)):
+        for number, sequence in enumerate(_sequences(sequences)):
             with _about(number):
                 logs_of_sequences.append(self.log_probability(sequence))
         return np.array(logs_of_sequences, dtype=np.float64)
@@ -126,7 +123,7 @@ class MarkovChain:
 
     def bic(self, sequences: Iterable[Sequence[State]]) -> float:
         """The Bayesian information criterion of all sequences together, with one observation per state."""
-        listed = [_listed(sequence) for sequence in _each(sequences)]
+        listed = _sequences(sequences)
         return bayesian(float(self.log_likelihood(listed).sum()), self._free(), sum(map(len, listed)))
 
     def _free(self) -> int:
@@ -182,8 +179,7 @@ def _about(number: int) -> Iterator[None]:
 
 
 def _encode(states: list[Any], ids: dict[State, int]) -> IntArray:
-    """The number of each state; one that is not known is named, as is one that is neither string nor integer."""
-    _check_states(states)
+    """The number of each state; one that is not known is named."""
     try:
         return np.fromiter(map(ids.__getitem__, states), dtype=np.int64, count=len(states))
     except KeyError:
@@ -195,38 +191,36 @@ def _encode(states: list[Any], ids: dict[State, int]) -> IntArray:
         raise TagError(f"state {shown(state)} at position {position} is not one of the chain's{hint}") from None
 
 
-def _each(sequences: Any) -> Iterator[Any]:
-    """The sequences; a string is a state, and not a sequence of characters."""
+def _sequences(sequences: Any) -> list[list[Any]]:
+    """The states of each sequence; a string is a state, and not a sequence of characters."""
     if isinstance(sequences, str) or not isinstance(sequences, Iterable):
         raise ModelError(f"expected a list of sequences of states, got {shown(sequences)}")
+    listed = []
     for number, sequence in enumerate(sequences):
         if isinstance(sequence, str):
             raise ModelError(f"sequence {number} must be a list of states, got the string {shown(sequence)}")
-        yield sequence
+        with _about(number):
+            listed.append(_listed(sequence))
+    return listed
 
 
 def _listed(states: Any) -> list[Any]:
+    """Strings or integers: a float is measured, and an equal one may never come again."""
     if not isinstance(states, Iterable) or (isinstance(states, np.ndarray) and states.ndim == 0):
         raise ModelError(f"a sequence of states must be a list of strings or integers, got {shown(states)}")
     if isinstance(states, np.ndarray):
         states = states.tolist()
-    return [state.item() if isinstance(state, np.integer | np.str_) else state for state in states]
+    listed = [state.item() if isinstance(state, np.integer | np.str_) else state for state in states]
+    for position, state in enumerate(listed if set(map(type, listed)) - {str, int} else ()):
+        if isinstance(state, bool) or not isinstance(state, str | int):
+            kind = type(state).__name__
+            raise TagError(f"state {shown(state)} at position {position} must be a string or an integer, got {kind}")
+    return listed
 
 
 def _check_names(states: Sequence[State]) -> tuple[State, ...]:
     names = tuple(_listed(states))
-    _check_states(names)
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise TagError(f"state {shown(twice)} occurs twice in {shown(names)}")
     return names
-
-
-def _check_states(states: Sequence[Any]) -> None:
-    """Strings or integers: a float is measured, and an equal one may never come again."""
-    for kind in set(map(type, states)) - {str, int}:
-        if kind is bool or not issubclass(kind, str | int | np.integer):
-            position, state = next((i, x) for i, x in enumerate(states) if type(x) is kind)
-            raise TagError(
-                f"state {shown(state)} at position {position} must be a string or an integer, got {kind.__name__}"
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trellis import _native
 from trellis.arrays import plain_tensor
-from trellis.chain.problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
+from trellis.chain import scores as arrays
 from trellis.chain.torch import scan
 from trellis.errors import ChainError, ShapeError
 
@@ -93,21 +93,15 @@ def ragged(layout: _native.Layout, arguments: Arguments) -> scan.Chain:
     return scan.Chain(tokens, layout_lengths(layout), transitions, start, end, edges)
 
 
-def raise_report(
-    report: tuple[int, int], layout: _native.Layout, arguments: Arguments, tags: Tensor | None
-) -> NoReturn:
-    """Raise the error for what the native side reports."""
-    status, sequence = report
-    plain = scan.Chain(*(None if x is None else x.detach().cpu() for x in ragged(layout, arguments)))  # type: ignore[arg-type]
-    transitions, start, end = (x.numpy() for x in (plain.transitions, plain.start, plain.end))
-    if status == BAD_CHAIN_SCORE:
-        raise_bad_chain_score(transitions, start, end)
-    begin, stop = layout.offsets[sequence : sequence + 2].tolist()
-    first_pair = begin - np.count_nonzero(plain.lengths[:sequence])
-    edges = None if plain.edges is None else plain.edges[first_pair : first_pair + stop - begin - 1].numpy()
-    path = None if tags is None else tags.detach().cpu().reshape(-1)[token_rows(layout)][begin:stop].numpy()
-    emissions = plain.emissions[begin:stop].numpy()
-    raise_problem(status, OneSequence(sequence, emissions, transitions, start, end, edges, path))
+def raise_report(report: tuple[int, int], layout: _native.Layout, arguments: Arguments, tags: Tensor | None) -> None:
+    """Raise the error for what the native side reports, as `trellis.chain.ChainScores` does."""
+    scores = arrays.ChainScores(*map(to_numpy, ragged(layout, arguments)))
+    scores._check(report, None if tags is None else to_numpy(tags.reshape(-1))[token_rows(layout)])
+
+
+def to_numpy(x: Any) -> Any:
+    """Anything that NumPy accepts, unchanged, or a tensor's values."""
+    return x.detach().cpu().numpy() if isinstance(x, Tensor) else x
 
 
 class BatchLoss(torch.autograd.Function):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -15,11 +14,6 @@ from trellis import _native
 from trellis.arrays import plain_tensor
 from trellis.chain import scores as arrays
 from trellis.chain.problems import (
-    BAD_CHAIN_SCORE,
-    FORBIDDEN_PATH,
-    NO_PATH,
-    NOT_FINITE,
-    TAG_RANGE,
     OneSequence,
     check_kbest,
     check_loss,
@@ -46,6 +40,7 @@ from trellis.chain.torch.autograd import (
     native_gradient,
     ragged,
     raise_report,
+    to_numpy,
     token_rows,
 )
 from trellis.errors import ShapeError
@@ -405,8 +400,11 @@ class ChainScores(Tabled):
 
     def _sequences(self, allowed: Tensor | None) -> list[OneSequence]:
         """The scores as arrays: a table has no gradients, and its rows are tokens, not padding."""
-        plain = (to_numpy(x) for x in self.restricted(allowed)._ragged())
-        return arrays.ChainScores(*plain)._sequences(None)
+        return self.restricted(allowed)._numpy()._sequences(None)
+
+    def _numpy(self) -> arrays.ChainScores:
+        """The scores of tokens as arrays, without gradients."""
+        return arrays.ChainScores(*map(to_numpy, self._ragged()))
 
     def _inference(self) -> Inference:
         """The native side; it points into these tensors, which must be given alive."""
@@ -451,29 +449,26 @@ class ChainScores(Tabled):
         return torch.empty(self.layout.sequences, dtype=torch.float64)
 
     def _scan_log_partition(self) -> Tensor:
-        """Log Z of each sequence by the torch implementation, with the checks that the native side makes on the way."""
+        """Log Z of each sequence by the torch implementation; the native side says what is wrong with the scores."""
         self._check_finite()
         value = scan.log_partition(self._ragged())
-        dead = value == -torch.inf
-        if bool(dead.any()):
-            self._check((NO_PATH, int(dead.nonzero()[0])))
+        if bool((value == -torch.inf).any()):
+            self._numpy().log_partition()
         return value
 
     def _scan_score(self, tags: Tensor) -> Tensor:
         """Score of the given labels of each sequence by the torch implementation."""
         self._check_finite()
         path = tags.reshape(-1)[self._rows()]
-        bad = (path < 0) | (path >= self.num_labels)
-        if bool(bad.any()):
-            self._check((TAG_RANGE, self._sequence_of_token(int(bad.nonzero()[0]))), tags)
+        if bool(((path < 0) | (path >= self.num_labels)).any()):
+            self._numpy().score(to_numpy(path))
         return scan.path_score(self._ragged(), path)
 
     def _scan_gold_score(self, tags: Tensor) -> Tensor:
         """Score of the given labels by the torch implementation; forbidden labels are an error."""
         gold = self._scan_score(tags)
-        forbidden = gold == -torch.inf
-        if bool(forbidden.any()):
-            self._check((FORBIDDEN_PATH, int(forbidden.nonzero()[0])), tags)
+        if bool((gold == -torch.inf).any()):
+            self._numpy().nll(to_numpy(tags.reshape(-1)[self._rows()]))
         return gold
 
     def _scan_nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
@@ -497,22 +492,6 @@ class ChainScores(Tabled):
 
     def _check_finite(self) -> None:
         """No score is NaN or plus infinity."""
-        if any(not bool((x < torch.inf).all()) for x in (self.transitions, self.start, self.end)):
-            self._check((BAD_CHAIN_SCORE, 0))
-        chain = self._ragged()
-        bad = ~(chain.emissions < torch.inf).all(dim=-1)  # [N]
-        if chain.edges is not None:
-            later = torch.ones_like(bad)
-            offsets = torch.from_numpy(self.layout.offsets).to(bad.device)
-            later[offsets[:-1][offsets.diff() > 0]] = False
-            bad[later] |= ~(chain.edges < torch.inf).flatten(1).all(dim=1)
-        if bool(bad.any()):
-            self._check((NOT_FINITE, self._sequence_of_token(int(bad.nonzero()[0]))))
-
-    def _sequence_of_token(self, token: int) -> int:
-        return int(np.searchsorted(self.layout.offsets, token, side="right")) - 1
-
-
-def to_numpy(x: Any) -> Any:
-    """Anything that NumPy accepts, unchanged, or a tensor's values."""
-    return x.detach().cpu().numpy() if isinstance(x, Tensor) else x
+        emissions, _, *others = self._ragged()
+        if any(not bool((x < torch.inf).all()) for x in (emissions, *others) if x is not None):
+            self._numpy().log_partition()

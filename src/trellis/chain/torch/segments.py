@@ -21,9 +21,8 @@ from trellis.chain.segments import (
     raise_forbidden,
     scores_used,
 )
-from trellis.chain.torch.autograd import graph_gradient, layout_lengths, layout_of_mask, token_rows
+from trellis.chain.torch.autograd import graph_gradient, layout_lengths, layout_of_mask, to_numpy, token_rows
 from trellis.chain.torch.scan import logsumexp
-from trellis.chain.torch.scores import to_numpy
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths, offsets_of
 
