@@ -11,10 +11,12 @@ from tests.cli.conftest import Shell
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give at least one model folder, or --demo"),
-        (("a", "--demo"), "give at least one model folder, or --demo"),
+        ((), "expected model folders or --demo, got none"),
+        (("a", "--demo"), "expected model folders or --demo, got both"),
         (("x=a", "x=b"), "two models are called 'x'"),
-        (("=a",), "two models are called ''"),
+        (("a", "a"), "two models are called 'a'"),
+        (("=a",), "expected NAME=DIR, got '=a'"),
+        (("a=",), "expected NAME=DIR, got 'a='"),
         (("model", "--workers", "0"), "--workers"),
         (("model", "--keys", "nothing.txt"), "the keys in nothing.txt cannot be read"),
     ],
@@ -34,6 +36,12 @@ def test_without_the_extra_it_says_what_to_install(shell: Shell, here: Path, mon
     assert ran.code == 2
     assert ran.err.startswith("trellis: trellis serve needs starlette")
     assert ran.err.endswith(": pip install 'trellis-crf[serve]'\n")
+
+
+def test_a_folder_may_have_an_equals_sign_in_its_name(shell: Shell, here: Path) -> None:
+    (here / "c2=0.1").mkdir()
+    ran = shell("serve", "c2=0.1")
+    assert "the folder c2=0.1 holds no model" in ran.err
 
 
 def test_a_model_that_is_not_there(shell: Shell, here: Path) -> None:

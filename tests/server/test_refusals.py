@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.types import Message
 
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError
 from trellis.server import ModelRegistry, ServerLimits
+from trellis.server.batcher import Batcher
 from trellis.server.inference import TagInference
-from trellis.server.json_lines import blocks_of
+from trellis.server.jobs import JobBuilder
+from trellis.server.json_lines import LinesResponse, blocks_of
+from trellis.server.schemas import TagOptions
 
 SMALL = ServerLimits(
     body_bytes=2000,
@@ -195,6 +199,27 @@ async def _lines(body: bytes, size: int) -> dict[int, bytes | None]:
             if line:  # one that is too long may come in one piece with others
                 found[number] = line if len(line) <= 50 else None
     return found
+
+
+def test_who_does_not_read_the_answers_to_lines_gets_no_end_of_them(registry: ModelRegistry) -> None:
+    limits, sent = ServerLimits(seconds=0.2), []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b'{"text": "Anna"}\n', "more_body": True}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+        if message.get("body"):
+            await asyncio.Event().wait()
+
+    async def answer() -> None:
+        batcher = Batcher(limits)
+        response = LinesResponse(batcher, limits, JobBuilder(registry, limits).lines(TagOptions()))
+        await asyncio.wait_for(response({}, receive, send), 20)
+        batcher.close()
+
+    asyncio.run(answer())
+    assert [message.get("more_body") for message in sent] == [None, True, True]
 
 
 def test_a_mistake_of_ours_is_declared_and_logged_without_the_text(

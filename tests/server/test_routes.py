@@ -214,9 +214,15 @@ def test_bad_options_of_lines_are_refused_before_the_first(client: Client) -> No
         "colour=red",
         "model=nonsense",
         "spans_only=true&probabilities=false",
+        "k_best=1&k_best=2",
     ):
         response = client.post(f"/v1/tag?{query}", content=b"{}", headers={"content-type": "application/x-ndjson"})
         assert response.status_code in (404, 422), query
+
+
+def test_a_query_is_for_lines_alone(client: Client) -> None:
+    refused = client.post("/v1/tag?probabilities=false", {"texts": [TEXT]})
+    assert (refused.status_code, "fields of its body" in refused.text) == (422, True)
 
 
 def test_the_first_model_is_meant_if_none_is_named(registry: ModelRegistry) -> None:

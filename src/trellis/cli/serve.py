@@ -71,7 +71,7 @@ def serve(
       trellis serve model --host 0.0.0.0 --allow-host ner.example.org --keys keys.txt
     """  # noqa: D301 - \b tells click to keep the lines
     if bool(models) == demo:
-        raise ConfigError("give at least one model folder, or --demo")
+        raise ConfigError(f"expected model folders or --demo, got {'both' if demo else 'none'}")
     if corrections is not None and (workers > 1 or max_memory is not None):
         raise ConfigError("--corrections has one writer: leave out --workers and --max-memory")
     with _figures(workers):
@@ -133,12 +133,18 @@ def _annotation(
 
 
 def _named(models: list[str]) -> dict[str, Path]:
-    """The models by name; those without a name are called like their file or folder."""
-    pairs = [item.split("=", 1) if "=" in item else [Path(item).resolve().stem, item] for item in models]
-    names = [name for name, _ in pairs]
-    if twice := sorted({name for name in names if names.count(name) > 1 or not name}):
-        raise ConfigError(f"two models are called {twice[0]!r}: give names, as in first=DIR second=DIR")
-    return {name: Path(path) for name, path in pairs}
+    """The models by name; those without a name are called like their file or folder, which may have an = too."""
+    named: dict[str, Path] = {}
+    for item in models:
+        name, equals, path = item.partition("=")
+        if not equals or Path(item).exists():
+            name, path = Path(item).resolve().stem, item
+        if not name or not path:
+            raise ConfigError(f"expected NAME=DIR, got {item!r}")
+        if name in named:
+            raise ConfigError(f"two models are called {name!r}: give names, as in first=DIR second=DIR")
+        named[name] = Path(path)
+    return named
 
 
 @contextmanager

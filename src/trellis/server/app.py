@@ -27,7 +27,7 @@ from trellis.server.json_lines import LinesResponse
 from trellis.server.labelstudio import LabelStudioHealth, LabelStudioSetup, prediction_job, version_of
 from trellis.server.limits import BodyReader, ServerLimits, check_type, media_type
 from trellis.server.metrics import Metrics, RequestCounter
-from trellis.server.problems import JSON, RequestError, problem_of
+from trellis.server.problems import JSON, RequestError, invalid, problem_of
 from trellis.server.registry import ModelRegistry
 from trellis.server.security import LOCAL, Guard, Keys
 
@@ -145,9 +145,11 @@ class Routes:
 
     async def _tag(self, request: Request) -> Any:
         if media_type(request) != schemas.LINES:
+            if request.url.query:
+                raise invalid("the options of a request in JSON are fields of its body, not of the query")
             return await self._ask(request, self._builder.tag)
         check_type(request, schemas.LINES)
-        jobs = self._builder.lines(schemas.options_of(dict(request.query_params)))
+        jobs = self._builder.lines(schemas.options_of(request.query_params.multi_items()))
         return LinesResponse(self._batcher, self._limits, jobs)
 
     async def _correct(self, request: Request) -> schemas.Progress:

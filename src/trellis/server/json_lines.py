@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -32,19 +33,24 @@ class LinesResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the whole body; what is wrong with the body itself is told as a last line."""
+
+        async def write(body: bytes, more: bool = True) -> None:
+            async with asyncio.timeout(self._limits.seconds):  # for a client that does not read
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", LINES.encode())]})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head goes without waiting
         number, last = 0, b""
-        try:
-            async for number, lines in blocks_of(_pieces(receive, self._limits.seconds), self._limits.line_bytes):
-                answers = await self._answer(number, lines)
-                await send({"type": "http.response.body", "body": answers, "more_body": True})
-                number += 1 if lines is None else lines.count(b"\n")
-        except (ClientDisconnect, OSError):
-            return
-        except Exception as error:
-            last = _error_line(error, number)
-        await send({"type": "http.response.body", "body": last})
+        with suppress(ClientDisconnect, OSError):  # the connection ends before the answer does
+            await write(b"")  # the head goes without waiting
+            try:
+                async for number, lines in blocks_of(_pieces(receive, self._limits.seconds), self._limits.line_bytes):
+                    await write(await self._answer(number, lines))
+                    number += 1 if lines is None else lines.count(b"\n")
+            except (ClientDisconnect, OSError):
+                raise
+            except Exception as error:
+                last = _error_line(error, number)
+            await write(last, more=False)
 
     async def _answer(self, number: int, lines: bytes | None) -> bytes:
         """The answers to lines: all together, or if that fails, one after another, to find those that are wrong."""

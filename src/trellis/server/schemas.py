@@ -310,10 +310,15 @@ def decode_lines(kind: type[T], lines: Sequence[bytes]) -> list[T]:
         return [decode(kind, line) for line in lines]
 
 
-def options_of(query: dict[str, str]) -> TagOptions:
+def options_of(query: Sequence[tuple[str, str]]) -> TagOptions:
     """The options of a query, whose values are strings."""
+    options: dict[str, str] = {}
+    for name, value in query:
+        if name in options:
+            raise invalid(f"the query has {shown(name)} twice")
+        options[name] = value
     try:
-        return msgspec.convert(query, TagOptions, strict=False)
+        return msgspec.convert(options, TagOptions, strict=False)
     except msgspec.ValidationError as error:
         raise invalid(f"the query: {_explained(str(error), TagOptions)}") from None
 
