@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas
+import polars
+import pyarrow
 import pytest
 
 from trellis import HMM, corpus
@@ -118,7 +120,10 @@ def test_columns_that_were_chosen_and_names_that_come_again_are_told(tmp_path: P
     assert found.report.notes()[0].endswith("are the rows of sentences not together?): 1")
     assert found.report.notes()[1:] == [f"  {path}:5: 1"]
     with pytest.warns(DataWarning, match=r"^sentences with the name of an earlier one .*: 1, row 2: 1$"):
-        assert len(list(from_rows(Frame(sentence=[1, 2, 1], word=["a", "b", "c"], tag=["O"] * 3)))) == 3
+        assert (
+            len(list(from_rows(pandas.DataFrame({"sentence": [1, 2, 1], "word": ["a", "b", "c"], "tag": ["O"] * 3}))))
+            == 3
+        )
 
 
 def test_the_index_of_a_table_may_name_the_sentences() -> None:
@@ -156,55 +161,23 @@ def test_sentences_of_other_columns_cannot_stand_in_one_table(tmp_path: Path) ->
         corpus.write(tmp_path / "a.csv", [Sentence(["a"], ["O"]), Sentence(["b"])])
 
 
-class Frame:
-    """What pandas shows of a table."""
-
-    index = SimpleNamespace(names=[None])
-
-    def __init__(self, **columns: list[Any]) -> None:
-        self._columns = columns
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self._columns)
-
-    def itertuples(self, *, index: bool, name: None) -> Any:
-        return zip(*self._columns.values(), strict=True)
-
-
-class Polars:
-    """What polars shows of a table that is not computed yet."""
-
-    columns = property(lambda self: 1 / 0)
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self._rows = rows
-
-    def collect_schema(self) -> None: ...
-
-    def collect(self) -> Any:
-        kind = type("DataFrame", (), {"columns": [], "iter_rows": lambda _, named: iter(self._rows)})
-        return kind()
-
-
 TOKENS = {"Sentence #": ["1", float("nan"), "2"], "Word": ["Ada", "slept", "London"], "Tag": ["B-PER", "O", "B-LOC"]}
 LISTS = {"tokens": [["Ada", "slept"], ["London"]], "tags": [["B-PER", "O"], ["B-LOC"]]}
 
 
-def arrow(columns: dict[str, list[Any]]) -> Any:
-    pyarrow = pytest.importorskip("pyarrow")
-    return pyarrow.table({name: [None if x != x else x for x in values] for name, values in columns.items()})
+CELLS = {name: [None if x != x else x for x in values] for name, values in TOKENS.items()}
 
 
 @pytest.mark.parametrize(
     "table",
     [
-        Frame(**TOKENS),
-        Frame(**LISTS),
-        Polars([dict(zip(TOKENS, row, strict=True)) for row in zip(*TOKENS.values(), strict=True)]),
-        arrow(TOKENS),
-        arrow(LISTS),
-        arrow(TOKENS).to_batches()[0],
+        pandas.DataFrame(TOKENS),
+        pandas.DataFrame(LISTS),
+        polars.DataFrame(CELLS),
+        polars.DataFrame(LISTS).lazy(),
+        pyarrow.table(CELLS),
+        pyarrow.table(LISTS),
+        pyarrow.table(CELLS).to_batches()[0],
         [{"word": "Ada", "tag": "B-PER"}, {"word": "slept", "tag": "O"}, {}, {"word": "London", "tag": "B-LOC"}],
     ],
 )
@@ -214,18 +187,30 @@ def test_tables_in_memory_have_a_row_per_token_or_per_sentence(table: Any) -> No
 
 def test_ids_of_tokens_are_spelled_by_the_features() -> None:
     names = SimpleNamespace(names=["O", "B-PER", "B-LOC"])
-    rows = Frame(sentence=[1, 1, 2], word=["Ada", "slept", "London"], tag=[1, 0, 2])
-    rows.features = {"tag": names, "word": SimpleNamespace(dtype="string")}  # type: ignore[attr-defined]
+    cells = {"sentence": [1, 1, 2], "word": ["Ada", "slept", "London"], "tag": [1, 0, 2]}
+
+    class Dataset(list[dict[str, Any]]):
+        """A data set of Hugging Face: rows, and what their numbers stand for."""
+
+        features: ClassVar[dict[str, Any]] = {"tag": names, "word": SimpleNamespace(dtype="string")}
+
+    rows = Dataset(dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
     assert [(one.tokens, one.tags) for one in from_rows(rows)] == ADA
 
 
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
-        (Frame(a=["x"], b=["O"]), r"found the columns 'a', 'b': corpus\.from_rows\(table, tokens=.*, tags=.*\) names"),
-        (Frame(token=["a"], tag=[1]), r"^row 0: expected strings in 'tag', found the number 1: .*names=\[\.\.\.\]"),
         (
-            Frame(sentence=[1, 1], token=["a", None], tag=["O", "O"]),
+            pandas.DataFrame({"a": ["x"], "b": ["O"]}),
+            r"found the columns 'a', 'b': corpus\.from_rows\(table, tokens=.*, tags=.*\) names",
+        ),
+        (
+            pandas.DataFrame({"token": ["a"], "tag": [1]}),
+            r"^row 0: expected strings in 'tag', found the number 1: .*names=\[\.\.\.\]",
+        ),
+        (
+            pandas.DataFrame({"sentence": [1, 1], "token": ["a", None], "tag": ["O", "O"]}),
             r"^row 1: .* found an empty cell; .*keep_default_na=False",
         ),
         ({"train": [], "test": []}, r"found a mapping of 'train', 'test': .* from_rows\(rows\[\.\.\.\]\)"),
@@ -236,21 +221,18 @@ def test_a_table_that_is_not_understood_names_the_call_that_reads_it(table: Any,
         list(from_rows(table))
 
 
-def test_sheets_are_read_by_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def parse(sheet: int, **options: Any) -> Any:
-        assert options == {"header": None, "dtype": str, "na_filter": False}
-        rows = [("Sentence", "Word", "Tag"), ("1", "Ada", "B-PER"), ("", "slept", "O"), ("2", "London", "B-LOC")]
-        return SimpleNamespace(itertuples=lambda index: iter(rows))
-
-    book = SimpleNamespace(sheet_names=["data", "notes"], parse=parse)
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(ExcelFile=lambda data: book))
+def test_sheets_of_excel_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.xlsx"
-    path.write_bytes(b"PK\x03\x04...")
+    with pandas.ExcelWriter(path) as book:
+        pandas.DataFrame(TOKENS).to_excel(book, sheet_name="data", index=False)
+        pandas.DataFrame({"about": ["names"]}).to_excel(book, sheet_name="notes", index=False)
     found = corpus.read(path)
     assert [(one.tokens, one.tags) for one in found] == ADA
     assert found.report.notes() == ["sheets behind the first, which are not read: 1", "  notes"]
     with pytest.raises(DataError, match="expected text, found a ZIP archive"):
         read(tmp_path, b"PK\x03\x04...", "a.zip")
+    with pytest.raises(DataError, match=r"a\.xlsx"):
+        read(tmp_path, b"PK\x03\x04...", "a.xlsx")
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(Exception, match=r"trellis-crf\[excel\]"):
         corpus.read(path)

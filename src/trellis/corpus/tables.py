@@ -296,7 +296,7 @@ def read_excel(
     pandas = needed("pandas", "excel", f"{source.name}: an Excel sheet")
     try:
         book = pandas.ExcelFile(io.BytesIO(source.data or b""))
-        table = book.parse(0, header=None, dtype=str, na_filter=False)
+        table = pandas.read_excel(book, header=None, dtype=str, na_filter=False)
     except ImportError as error:  # pandas names the package that reads this kind of file
         raise DataError(f"{source.name}: {error}") from None
     except Exception as error:  # whatever its readers make of a damaged file
