@@ -1,12 +1,8 @@
 """The CRF's training: gradient, loss and weights against references, weights of sentences and labels, partial labels,
 warm starts, early stopping, interrupts, threads."""
 
-import itertools
-
 import numpy as np
 import pytest
-from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from tests.models.contract import TRAIN
 from tests.models.crf.oracle import check_gradient
@@ -48,49 +44,6 @@ def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="p
     return CRFObjective(
         Observed(compiled), index, data, StateMap.of(data.labels_in(data.detect(scheme))), choice, c2=c2, **options
     )
-
-
-class Reference:
-    """The same CRF with every label sequence enumerated, in NumPy and scipy only."""
-
-    def __init__(self, X, y, c2, weights=None):
-        names = list(dict.fromkeys(name for x in X for token in x for name in token))
-        self.shape = (len(names), 3)
-        rows = {name: i for i, name in enumerate(names)}
-        self.features = [np.zeros((len(x), len(names))) for x in X]
-        for matrix, x in zip(self.features, X, strict=True):
-            for t, token in enumerate(x):
-                for name, value in token.items():
-                    matrix[t, rows[name]] = value
-        self.y = [[LABELS.index(label) for label in own] for own in y]
-        self.c2, self.weights = c2, np.ones(len(X)) if weights is None else weights
-
-    def loss(self, w):
-        W, A = w[:-9].reshape(self.shape), w[-9:].reshape(3, 3)
-        total = self.c2 * float(w @ w)
-        for weight, features, gold in zip(self.weights, self.features, self.y, strict=True):
-            e = features @ W
-
-            def score(path, e=e):
-                return sum(e[t, k] for t, k in enumerate(path)) + sum(A[i, j] for i, j in itertools.pairwise(path))
-
-            scores = [score(path) for path in itertools.product(range(3), repeat=len(gold))]
-            total += weight * (logsumexp(scores) - score(gold))
-        return total
-
-
-def test_loss_and_weights_against_a_scipy_only_reference():
-    X, y = make_data(sentences=8)
-    settings = {"features": "ready", "scheme": "plain", "constraints": False, "all_possible_states": True}
-    model = CRF(c2=0.5, all_possible_transitions=True, **settings, **TIGHT).fit(X, y)
-    reference = Reference(X, y, 0.5)
-    size = int(np.prod(reference.shape)) + 9
-    best = minimize(reference.loss, np.zeros(size), method="BFGS", options={"gtol": 1e-5})
-    p = model.parameters_
-    ours = np.concatenate([p.weights, p.transitions.ravel()])
-    assert model.history_.loss == pytest.approx(best.fun, rel=1e-7)
-    np.testing.assert_allclose(ours, best.x, atol=1e-4)
-    assert reference.loss(ours) == pytest.approx(model.history_.loss, rel=1e-9)
 
 
 def test_sentence_weights_are_repeated_sentences():
@@ -214,19 +167,6 @@ def test_warm_start_continues_where_it_stopped():
     assert more.history_.loss == pytest.approx(full.history_.loss, rel=1e-6)
 
 
-def test_warm_start_takes_new_labels_and_features(tmp_path):
-    CRF(features="ner", c2=0.01).fit(TRAIN).save(tmp_path / "m")
-    model = CRF.load(tmp_path / "m")
-    old = {(f.name, f.label): f.weight for f in model.top_features(n=10_000).features}
-    new = [Sentence(["Acme", "fell"], ["B-ORG", "O"])]
-    model.set_params(max_iterations=0).fit(new, warm_start=True)
-    kept = {(f.name, f.label): f.weight for f in model.top_features(n=10_000).features}
-    assert kept == old
-    assert model.labels_[-2:] == ("B-ORG", "I-ORG")
-    model.set_params(max_iterations=None).fit([*TRAIN, *new], warm_start=True)
-    assert model.predict([["Acme", "fell"], ["Rome", "is", "old"]]) == [["B-ORG", "O"], ["B-LOC", "O", "O"]]
-
-
 def test_early_stopping_keeps_the_best_held_out_model():
     model = CRF(features="ner", c2=0.01, patience=2).fit(TRAIN, dev=TRAIN[:3])
     assert model.history_.reason in ("early_stopping", "converged")
@@ -236,17 +176,6 @@ def test_early_stopping_keeps_the_best_held_out_model():
         TRAIN, dev=([s.tokens for s in TRAIN[:3]], [s.tags for s in TRAIN[:3]])
     )
     assert [step.dev for step in pair.history_.steps] == scores
-
-
-def test_ctrl_c_keeps_a_working_model():
-    def stop(step):
-        if step.iteration == 3:
-            raise KeyboardInterrupt
-
-    model = CRF(features="ner", c2=0.01).fit(TRAIN, progress=stop)
-    assert model.history_.reason == "interrupted"
-    assert len(model.history_.steps) == 3
-    assert len(model.predict([["Rome", "is"]])[0]) == 2
 
 
 @pytest.mark.parametrize("precision", ["single", "double"])
