@@ -37,6 +37,12 @@ def test_each_tag_and_the_confusions():
     json.dumps(scores.to_dict())
 
 
+def test_the_most_frequent_confusions_come_first():
+    confusion = tagging_scores([["A", "A", "B", "B", "C"]], [["B", "C", "C", "C", "C"]]).confusion
+    assert confusion.worst() == [("B", "C", 2), ("A", "B", 1), ("A", "C", 1)]
+    assert confusion.worst(1) == [("B", "C", 2)]
+
+
 def test_counts_by_sentence_and_nothing_at_all():
     np.testing.assert_array_equal(token_counts(GOLD, GUESS), [[2, 3], [2, 2]])
     assert tagging_scores([], []).accuracy == 0.0
