@@ -238,13 +238,175 @@ def test_an_override_of_the_m_step_is_called_with_the_originals_counts() -> None
             np.testing.assert_allclose(ours[name], value, rtol=0, atol=1e-8, err_msg=name)
 
 
-def test_other_overrides_are_refused() -> None:
-    class Own(CategoricalHMM):
-        def _compute_log_likelihood(self, X):
-            return np.zeros((len(X), self.n_components))
+def test_overrides_of_the_emissions_are_called() -> None:
+    """Words that are written badly: a state may emit the neighbour of its symbol, never across sequences."""
+    X, lengths = corpus()
+    models = []
+    for kind in (CategoricalHMM, theirs.CategoricalHMM):
 
-    with pytest.raises(ModelError, match=r"Own\._compute_log_likelihood would never be called: .*only _do_mstep can"):
+        class Smeared(kind):
+            def _compute_log_likelihood(self, X):
+                before = np.vstack([X[:1], X[:-1]])[:, 0]
+                return np.log(0.8 * self.emissionprob_[:, X[:, 0]].T + 0.2 * self.emissionprob_[:, before].T)
+
+            def _accumulate_sufficient_statistics(self, stats, X, lattice, posteriors, fwdlattice, bwdlattice):
+                super()._accumulate_sufficient_statistics(stats, X, lattice, posteriors, fwdlattice, bwdlattice)
+                stats["obs"][:, X[0, 0]] += 1.0
+
+        model = Smeared(3, n_iter=4, tol=-np.inf, init_params="")
+        model.startprob_, model.transmat_, model.emissionprob_ = (x.copy() for x in start())
+        models.append(model.fit(X, lengths))
+    assert_same(*models)
+    assert models[0].score(X, lengths) == pytest.approx(models[1].score(X, lengths))
+
+
+def test_overrides_that_would_never_be_called_are_refused() -> None:
+    class Own(CategoricalHMM):
+        def _fit_log(self, X):
+            raise AssertionError
+
+    with pytest.raises(ModelError, match=r"Own\._fit_log would never be called"):
         Own(2).fit(*corpus())
+
+
+def test_emissions_of_ones_own() -> None:
+    """hmmlearn's way to extend it: here the time between two events, which is exponential."""
+    from hmmlearn.base import BaseHMM as TheirBaseHMM
+
+    from trellis.compat.hmmlearn.base import BaseHMM
+
+    X, found = np.random.default_rng(0).exponential(3.0, (60, 1)), []
+    for base in (BaseHMM, TheirBaseHMM):
+
+        class Exponential(base):
+            def _init(self, X, lengths=None):
+                super()._init(X, lengths)
+                self.rates_ = np.array([0.1, 1.0])
+
+            def _get_n_fit_scalars_per_param(self):
+                return None
+
+            def _compute_likelihood(self, X):
+                return self.rates_ * np.exp(-self.rates_ * X)
+
+            def _initialize_sufficient_statistics(self):
+                return super()._initialize_sufficient_statistics() | {"post": np.zeros(2), "time": np.zeros(2)}
+
+            def _accumulate_sufficient_statistics(self, stats, X, lattice, posteriors, fwdlattice, bwdlattice):
+                super()._accumulate_sufficient_statistics(stats, X, lattice, posteriors, fwdlattice, bwdlattice)
+                stats["post"] += posteriors.sum(axis=0)
+                stats["time"] += posteriors.T @ X[:, 0]
+
+            def _do_mstep(self, stats):
+                super()._do_mstep(stats)
+                self.rates_ = stats["post"] / stats["time"]
+
+        model = Exponential(2, n_iter=5, random_state=3).fit(X, [20, 1, 39])
+        found.append((model.rates_, model.transmat_, model.monitor_.history, model.predict(X), model.score(X)))
+    for ours, other in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, other, rtol=1e-9)
+    with pytest.raises(ModelError, match="BaseHMM needs a method _compute_log_likelihood"):
+        BaseHMM(2).fit(X)
+
+
+VECTORS = np.random.default_rng(1).normal(size=(90, 2)) + np.repeat([[0, 0], [4, 1], [0, 5]], 30, axis=0)
+COUNTS = np.random.default_rng(1).poisson(np.repeat([[1.0, 4.0], [6.0, 2.0], [3.0, 3.0]], 30, axis=0))
+PRIORS = {"means_prior": 1.0, "means_weight": 0.5, "transmat_prior": 1.3}
+KINDS = ("diag", "full", "spherical", "tied")
+OTHERS = [
+    *(("GaussianHMM", VECTORS, {"covariance_type": kind}) for kind in KINDS),
+    *(
+        ("GaussianHMM", VECTORS, {"covariance_type": kind, "covars_prior": 0.3, "covars_weight": 5, **PRIORS})
+        for kind in KINDS
+    ),
+    ("GaussianHMM", VECTORS[:, :1], {"params": "sm", "implementation": "scaling"}),
+    *(("GMMHMM", VECTORS, {"covariance_type": kind, "n_mix": 2}) for kind in KINDS),
+    *(("GMMHMM", VECTORS, {"covariance_type": kind, "n_mix": 2, "weights_prior": 1.2, **PRIORS}) for kind in KINDS),
+    ("PoissonHMM", COUNTS, {}),
+    ("PoissonHMM", COUNTS, {"lambdas_prior": 2.0, "lambdas_weight": 0.5, "implementation": "scaling"}),
+    ("MultinomialHMM", np.column_stack([COUNTS.clip(0, 4), 8 - COUNTS.clip(0, 4).sum(axis=1)]), {"n_trials": 8}),
+]
+LEARNED = ("startprob_", "transmat_", "means_", "_covars_", "covars_", "weights_", "lambdas_", "emissionprob_")
+
+
+@pytest.mark.parametrize(("name", "X", "settings"), OTHERS)
+def test_other_emissions_agree_after_each_iteration(name, X, settings) -> None:
+    """Means begin at samples, since KMeans would take the time."""
+    lengths, found = [30, 1, 40, 19], []
+    for module in (hmm, theirs):
+        model = getattr(module, name)(3, random_state=4, n_iter=4, tol=-np.inf, **settings)
+        if name == "GaussianHMM":
+            model.init_params, model.means_ = "stc", X[[3, 40, 80]]
+        elif name == "GMMHMM":
+            model.init_params, model.means_ = "stw", X[[[3, 9], [40, 50], [80, 85]]]
+            shape = {"diag": (3, 2, 2), "full": (3, 2, 2, 2), "spherical": (3, 2), "tied": (3, 2, 2)}
+            kind = settings["covariance_type"]
+            eye = np.eye(2) if kind in ("full", "tied") else 1.0
+            model.covars_ = np.broadcast_to(2.0 * eye, shape[kind]).copy()
+        found.append(model.fit(X, lengths))
+    ours, other = found
+    np.testing.assert_allclose(ours.monitor_.history, other.monitor_.history, rtol=1e-9)
+    spherical = name == "GaussianHMM" and settings.get("covariance_type") == "spherical"
+    for learned in LEARNED:
+        if hasattr(other, learned) and not (spherical and learned == "covars_"):
+            np.testing.assert_allclose(getattr(ours, learned), getattr(other, learned), atol=1e-8, err_msg=learned)
+    assert ours.decode(X, lengths)[0] == pytest.approx(other.decode(X, lengths)[0])
+    np.testing.assert_allclose(ours.predict_proba(X), other.predict_proba(X), atol=1e-8)
+    assert ours.bic(X, lengths) == pytest.approx(other.bic(X, lengths))
+    if settings.get("covariance_type") != "spherical":
+        for mine, drawn in zip(ours.sample(20, random_state=1), other.sample(20, random_state=1), strict=True):
+            np.testing.assert_allclose(mine, drawn, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "more"), [("GaussianHMM", {}), ("GMMHMM", {"n_mix": 2})])
+def test_first_means_are_those_of_kmeans(name, more) -> None:
+    found = [getattr(module, name)(2, random_state=4, n_iter=2, **more).fit(VECTORS) for module in (hmm, theirs)]
+    for learned in ("means_", "covars_", "transmat_"):
+        np.testing.assert_allclose(*(getattr(model, learned) for model in found), atol=1e-8)
+
+
+def test_covariances_of_every_kind_are_one_matrix_per_state() -> None:
+    """Those of "spherical" too, of which hmmlearn gives one per state and feature."""
+    model = hmm.GaussianHMM(2, "spherical", init_params="st", n_iter=3, random_state=0)
+    model.means_, model.covars_ = VECTORS[[0, 40]], [1.0, 2.0]
+    np.testing.assert_array_equal(model.covars_, [np.eye(2), 2 * np.eye(2)])
+    model.fit(VECTORS)
+    np.testing.assert_array_equal(model.covars_, model._covars_[:, :, None] * np.eye(2))
+
+
+def test_a_state_that_nothing_belongs_to_keeps_its_emissions() -> None:
+    for name, settings in (("GaussianHMM", {"covars_prior": 0.0}), ("PoissonHMM", {})):
+        model = getattr(hmm, name)(2, init_params="", n_iter=2, **settings)
+        model.startprob_, model.transmat_ = np.array([1.0, 0.0]), np.eye(2)
+        if name == "GaussianHMM":
+            model.means_, model.covars_ = np.array([[1.0], [7.0]]), np.array([[1.0], [3.0]])
+            model.fit(COUNTS[:, :1].astype(float))
+            assert (model.means_[1, 0], model.covars_[1, 0, 0]) == (7.0, 3.0)
+        else:
+            model.lambdas_ = np.array([[1.0], [7.0]])
+            assert model.fit(COUNTS[:, :1]).lambdas_[1, 0] == 7.0
+
+
+def test_what_other_emissions_refuse() -> None:
+    gaussian = hmm.GaussianHMM(2)
+    for covars, kind, why in (
+        ([[1.0], [0.0]], "diag", "'diag' covars must be positive"),
+        ([[1.0, 1.0]], "diag", r"covars_ of shape \(1, 2\) do not fit 'diag'"),
+        ([[1.0, 2.0], [0.0, 1.0]], "tied", "'tied' covars must be symmetric"),
+        ([[[1.0, 2.0], [2.0, 1.0]]] * 2, "full", "'full' covars must be positive-definite"),
+        ([1.0, 1.0], "round", "do not fit 'round'"),
+    ):
+        gaussian.covariance_type = kind
+        with pytest.raises(ModelError, match=why):
+            gaussian.covars_ = covars
+    with pytest.raises(ModelError, match=r"X\[1, 0\] is nan: samples must be finite"):
+        hmm.GaussianHMM(1).fit([[0.0], [np.nan]])
+    with pytest.raises(ModelError, match=r"X must have shape \(n_samples, n_features\), got \(2,\)"):
+        hmm.GaussianHMM(1).fit([0.0, 1.0])
+    with pytest.raises(ModelError, match="whole numbers >= 0"):
+        hmm.PoissonHMM(1).fit([[0.5], [1.5]])
+    with pytest.raises(ModelError, match="add up to the number of trials"):
+        hmm.MultinomialHMM(1, n_trials=5).fit([[2, 2], [1, 4]])
 
 
 def test_grid_search_chooses_a_number_of_states() -> None:

@@ -1,44 +1,67 @@
-"""``hmmlearn.hmm.CategoricalHMM`` on the kernels of Trellis."""
+"""The models of ``hmmlearn.hmm``: what a state emits, and how that is estimated."""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Self
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from trellis import chain
-from trellis.arrays import FloatArray, IntArray
-from trellis.compat.estimator import Estimator
-from trellis.compat.hmmlearn.base import ConvergenceMonitor
-from trellis.errors import ModelError, NoPathError
+from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.compat.hmmlearn import base
+from trellis.compat.hmmlearn.base import AbstractHMM, BaseHMM, RandomState, pick, random_generator, reestimated
+from trellis.errors import ModelError
 from trellis.models.hmm.estimation import HMMObjective
-from trellis.models.hmm.probabilities import Probabilities, akaike, bayesian, chain_scores, log_emissions
-from trellis.ragged import check_lengths
+from trellis.models.hmm.probabilities import Probabilities, check_distribution, log_emissions, logs, normalised
 
-__all__ = ["CategoricalHMM"]
+__all__ = ["GMMHMM", "BaseHMM", "CategoricalHMM", "GaussianHMM", "MultinomialHMM", "PoissonHMM"]
 
-RandomState = np.random.RandomState | int | None
-_CODES = {"s": "start", "t": "transitions", "e": "emissions"}
-_INTERNALS = (
-    "_do_estep",
-    "_initialize_sufficient_statistics",
-    "_accumulate_sufficient_statistics",
-    "_accumulate_sufficient_statistics_log",
-    "_accumulate_sufficient_statistics_scaling",
-    "_compute_likelihood",
-    "_compute_log_likelihood",
-    "_compute_lower_bound",
-    "_generate_sample_from_state",
-    "_fit_log",
-    "_fit_scaling",
-)
-_NAMES = ("startprob_", "transmat_", "emissionprob_")
+COVARIANCE_TYPES = frozenset(("diag", "full", "spherical", "tied"))
+_log = logging.getLogger(__name__)
+
+
+class _DiscreteHMM(AbstractHMM):
+    """States that emit one of ``n_features`` symbols, or counts of them, with the probabilities ``emissionprob_``."""
+
+    emissionprob_: FloatArray
+    emissionprob_prior: ClassVar[Any] = 1.0
+
+    def _init(self, X: AnyArray, lengths: Any = None) -> None:
+        super()._init(X, lengths)
+        self.random_state = random_generator(self.random_state)
+        if self._needs_init("e", "emissionprob_"):
+            drawn = self.random_state.rand(self.n_components, self._features())
+            self.emissionprob_ = drawn / drawn.sum(axis=1, keepdims=True)
+
+    def _check(self) -> None:
+        super()._check()
+        shape = (self.n_components, self.n_features)
+        self.emissionprob_ = check_distribution("emissionprob_", np.atleast_2d(self.emissionprob_), shape)
+        self.n_features = self.emissionprob_.shape[1]
+
+    def _initialize_sufficient_statistics(self) -> dict[str, Any]:
+        obs = np.zeros((self.n_components, self._features()))
+        return super()._initialize_sufficient_statistics() | {"obs": obs}
+
+    def _do_mstep(self, stats: dict[str, Any]) -> None:
+        super()._do_mstep(stats)
+        if "e" in self.params:
+            self.emissionprob_ = reestimated(stats["obs"], self.emissionprob_prior, self.emissionprob_)
+
+    def _get_n_fit_scalars_per_param(self) -> Any:
+        return super()._get_n_fit_scalars_per_param() | {"e": self.n_components * (self._features() - 1)}
+
+    def _features(self) -> int:
+        assert self.n_features is not None
+        return self.n_features
 
 
 @dataclass(eq=False, repr=False)
-class CategoricalHMM(Estimator):
+class CategoricalHMM(_DiscreteHMM):
     """Hidden Markov model with categorical emissions; parameters and attributes are hmmlearn's.
 
     It learns ``startprob_`` (n_components,), ``transmat_`` (n_components, n_components) and ``emissionprob_``
@@ -49,7 +72,7 @@ class CategoricalHMM(Estimator):
     startprob_prior: npt.ArrayLike = 1.0
     transmat_prior: npt.ArrayLike = 1.0
     _: KW_ONLY
-    emissionprob_prior: npt.ArrayLike = 1.0
+    emissionprob_prior: npt.ArrayLike = 1.0  # type: ignore[misc]
     n_features: int | None = None
     algorithm: str = "viterbi"
     random_state: RandomState = None
@@ -59,187 +82,532 @@ class CategoricalHMM(Estimator):
     params: str = "ste"
     init_params: str = "ste"
     implementation: str = "log"
-    startprob_: FloatArray = field(init=False)
-    transmat_: FloatArray = field(init=False)
-    emissionprob_: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
 
     def fit(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Self:
         """Estimate the parameters by EM, starting from those that are set, or from random ones for ``init_params``."""
-        for name in _INTERNALS:
-            if hasattr(type(self), name):
-                raise ModelError(
-                    f"{type(self).__name__}.{name} would never be called: of the internals of hmmlearn, only "
-                    "_do_mstep can be overridden"
-                )
-        symbols, sizes = self._input(X, lengths)
-        self._init(X, lengths)
-        self._check()
-        fixed = frozenset(part for code, part in _CODES.items() if code not in self.params)
-        n, V = self.n_components, self._features()
-        shapes = ((n,), (n, n), (n, V))
-        # The priors as pseudo-counts: Dirichlet parameters less one.
-        priors = (self.startprob_prior, self.transmat_prior, self.emissionprob_prior)
-        start, transitions, emissions = (
-            np.broadcast_to(np.asarray(prior, dtype=np.float64) - 1, shape)
-            for prior, shape in zip(priors, shapes, strict=True)
-        )
-        pseudo = Probabilities(start, transitions, emissions.T)
-        self._objective = HMMObjective(symbols, sizes, n, V, pseudo=pseudo, fixed=fixed)
-        self.monitor_._reset()
         try:
-            for _ in range(self.n_iter):
-                log_prob, counts = self._objective.expected_counts(self._check())
-                stats = {"start": counts.start, "trans": counts.transitions, "obs": counts.emissions.T}
-                self._do_mstep({"nobs": len(sizes), **stats})
-                self.monitor_.report(log_prob)
-                if self.monitor_.converged:
-                    break
+            return super().fit(X, lengths)
         finally:
-            del self._objective
-        return self
+            self.__dict__.pop("_objective", None)
 
-    def _do_mstep(self, stats: dict[str, Any]) -> None:
-        """Set the parameters that maximise the expected log-likelihood of these counts; subclasses may do more."""
-        counts = Probabilities(stats["start"], stats["trans"], np.ascontiguousarray(np.asarray(stats["obs"]).T))
-        weights = self._objective.maximise(self._check().flat(), counts)
-        p = Probabilities.from_flat(weights, self.n_components)
-        self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
+    def _do_estep(self, X: AnyArray, lengths: IntArray) -> tuple[dict[str, Any], float]:
+        """The E-step of `trellis.HMM`, unless something of it was overridden."""
+        if not self._has_original(*base.EMISSIONS, *base.STATISTICS):
+            return super()._do_estep(X, lengths)
+        if not hasattr(self, "_objective"):
+            self._objective = HMMObjective(X.ravel(), lengths, self.n_components, self._features())
+        emissions = np.ascontiguousarray(self.emissionprob_.T)
+        log_prob, counts = self._objective.expected_counts(Probabilities(self.startprob_, self.transmat_, emissions))
+        stats = {"start": counts.start, "trans": counts.transitions, "obs": counts.emissions.T}
+        return {"nobs": len(lengths), **stats}, log_prob
 
-    def score(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
-        """Log-likelihood of all sequences together; minus infinity if one is impossible."""
-        try:
-            return float(self._scores(X, lengths).log_partition().sum())
-        except NoPathError:
-            return -np.inf
+    def _compute_log_likelihood(self, X: AnyArray) -> FloatArray:
+        return log_emissions(Probabilities(self.startprob_, self.transmat_, self.emissionprob_.T), X.ravel())
 
-    def score_samples(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> tuple[float, FloatArray]:
-        """Log-likelihood and the posterior probability (n_samples, n_components) of each state."""
-        marginals = self._scores(X, lengths).marginals()
-        return float(marginals.log_partition.sum()), marginals.tokens
+    def _count(self, stats: dict[str, Any], X: AnyArray, posteriors: FloatArray) -> None:
+        np.add.at(stats["obs"].T, X.ravel(), posteriors)
 
-    def predict_proba(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> FloatArray:
-        """Posterior probability of each state."""
-        return self.score_samples(X, lengths)[1]
+    def _generate_sample_from_state(self, state: int, random_state: Any) -> Any:
+        return [pick(self.emissionprob_[state].cumsum(), random_state)]
 
-    def decode(
-        self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None, algorithm: str | None = None
-    ) -> tuple[float, IntArray]:
-        """The log probability and the best states: of the whole sequence ("viterbi") or each by itself ("map").
-
-        For "map" the first value is the sum of the posteriors, as in hmmlearn.
-        """
-        chosen = algorithm or self.algorithm
-        if chosen == "viterbi":
-            best = self._scores(X, lengths).viterbi()
-            return float(best.scores.sum()), best.tags
-        if chosen == "map":
-            posteriors = self.predict_proba(X, lengths)
-            return float(posteriors.max(axis=1).sum()), posteriors.argmax(axis=1)
-        raise ModelError(f"Unknown decoder {chosen!r}")
-
-    def predict(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> IntArray:
-        """The best states."""
-        return self.decode(X, lengths)[1]
-
-    def sample(
-        self, n_samples: int = 1, random_state: RandomState = None, currstate: int | None = None
-    ) -> tuple[IntArray, IntArray]:
-        """Observations (n_samples, 1) and the states that emitted them; the same draws as hmmlearn's."""
-        p = self._check()
-        random = _random(self.random_state if random_state is None else random_state)
-        steps, emissions = p.transitions.cumsum(axis=1), p.emissions.T.cumsum(axis=1)
-        state = _pick(p.start.cumsum(), random) if currstate is None else currstate
-        states, observed = [state], [_pick(emissions[state], random)]
-        for _ in range(n_samples - 1):
-            states.append(_pick(steps[states[-1]], random))
-            observed.append(_pick(emissions[states[-1]], random))
-        return np.array(observed, dtype=np.int64)[:, None], np.array(states, dtype=np.int64)
-
-    def get_stationary_distribution(self) -> FloatArray:
-        """The distribution of states that a step leaves unchanged."""
-        from trellis.study import MarkovChain
-
-        p = self._check()
-        return MarkovChain(p.start, p.transitions).stationary()
-
-    def aic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
-        """Akaike's information criterion; lower is better."""
-        return akaike(self.score(X, lengths), self._check().free())
-
-    def bic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
-        """The Bayesian information criterion; lower is better."""
-        return bayesian(self.score(X, lengths), self._check().free(), len(np.asarray(X)))
-
-    def _scores(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> chain.ChainScores:
-        p = self._check()
-        symbols, sizes = self._input(X, lengths)
-        self._check_and_set_n_features(X)
-        return chain_scores(p, log_emissions(p, symbols), sizes)
-
-    def _input(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> tuple[IntArray, IntArray]:
+    def _input(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> tuple[AnyArray, IntArray]:
         array = np.asarray(X)
         if array.ndim != 2 or array.dtype.kind not in "iu":
             raise ModelError(f"Symbols should be integers (n_samples, 1), got {array.dtype} of shape {array.shape}")
-        symbols = np.ascontiguousarray(array.ravel(), dtype=np.int64)
-        return symbols, check_lengths([len(symbols)] if lengths is None else lengths, len(symbols))
+        return super()._input(array.reshape(-1, 1).astype(np.int64), lengths)
 
-    def _check_and_set_n_features(self, X: npt.ArrayLike) -> None:
-        symbols, _ = self._input(X, None)
+    def _check_and_set_n_features(self, X: AnyArray) -> None:
+        symbols = self._input(X, None)[0]
         if self.n_features is None:
             self.n_features = int(symbols.max(initial=0)) + 1
         if symbols.size and symbols.min() < 0:
             raise ModelError("Symbols should be nonnegative")
-        if symbols.size and symbols.max() >= self._features():
+        if symbols.size and symbols.max() >= self.n_features:
             raise ModelError(
-                f"Largest symbol is {symbols.max()} but the model only emits symbols up to {self._features() - 1}"
+                f"Largest symbol is {symbols.max()} but the model only emits symbols up to {self.n_features - 1}"
             )
 
-    def _init(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> None:
-        """Random distributions if ``init_params`` asks for them or nothing is set, drawn as hmmlearn draws them."""
-        self._check_and_set_n_features(X)
-        n, share = self.n_components, 1.0 / self.n_components
-        random = _random(self.random_state)
-        if self._needs("s", "startprob_"):
-            self.startprob_ = random.dirichlet(np.full(n, share))
-        if self._needs("t", "transmat_"):
-            self.transmat_ = random.dirichlet(np.full(n, share), size=n)
-        self.random_state = _random(self.random_state)
-        if self._needs("e", "emissionprob_"):
-            drawn = self.random_state.rand(n, self._features())
-            self.emissionprob_ = drawn / drawn.sum(axis=1, keepdims=True)
 
-    def _needs(self, code: str, name: str) -> bool:
-        return code in self.init_params or not hasattr(self, name)
+@dataclass(eq=False, repr=False)
+class MultinomialHMM(_DiscreteHMM):
+    """States that emit counts of symbols, ``n_trials`` in all per sample."""
 
-    def _check(self) -> Probabilities:
-        if not hasattr(self, "startprob_"):
-            raise ModelError("This CategoricalHMM is not fitted: call fit, or set startprob_ and the others")
-        checked = Probabilities.checked(
-            self.startprob_, self.transmat_, np.atleast_2d(self.emissionprob_), names=_NAMES
+    n_components: int = 1
+    n_trials: npt.ArrayLike | None = None
+    startprob_prior: npt.ArrayLike = 1.0
+    transmat_prior: npt.ArrayLike = 1.0
+    algorithm: str = "viterbi"
+    random_state: RandomState = None
+    n_iter: int = 10
+    tol: float = 1e-2
+    verbose: bool = False
+    params: str = "ste"
+    init_params: str = "ste"
+    implementation: str = "log"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.n_features: int | None = None
+
+    def _check(self) -> None:
+        super()._check()
+        if self.n_trials is None:
+            raise ModelError("n_trials must be set")
+
+    def _check_and_set_n_features(self, X: AnyArray) -> None:
+        super()._check_and_set_n_features(X)
+        if X.dtype.kind not in "iu" or X.min(initial=0) < 0:
+            raise ModelError("Symbol counts should be nonnegative integers")
+        if X.shape[1] == 1:
+            _log.warning("MultinomialHMM reads a row as counts of symbols; CategoricalHMM reads it as one symbol")
+        if self.n_trials is None:
+            self.n_trials = X.sum(axis=1)
+        elif not (X.sum(axis=1) == self.n_trials).all():
+            raise ModelError("Total count for each sample should add up to the number of trials")
+
+    def _compute_log_likelihood(self, X: AnyArray) -> FloatArray:
+        ways = _log_factorials(X.sum(axis=1)) - _log_factorials(X).sum(axis=1)
+        result: FloatArray = ways[:, None] + _times_logs(X, self.emissionprob_).sum(axis=2)
+        return result
+
+    def _count(self, stats: dict[str, Any], X: AnyArray, posteriors: FloatArray) -> None:
+        stats["obs"] += posteriors.T @ X
+
+    def _generate_sample_from_state(self, state: int, random_state: Any) -> Any:
+        trials = np.unique(np.asarray(self.n_trials))
+        if len(trials) != 1:
+            raise ModelError("For sampling, a single n_trials must be given")
+        return random_state.multinomial(trials[0], self.emissionprob_[state])
+
+
+@dataclass(eq=False, repr=False)
+class PoissonHMM(AbstractHMM):
+    """States that emit numbers of events, whose means are ``lambdas_`` (n_components, n_features)."""
+
+    n_components: int = 1
+    startprob_prior: npt.ArrayLike = 1.0
+    transmat_prior: npt.ArrayLike = 1.0
+    lambdas_prior: npt.ArrayLike = 0.0
+    lambdas_weight: npt.ArrayLike = 0.0
+    algorithm: str = "viterbi"
+    random_state: RandomState = None
+    n_iter: int = 10
+    tol: float = 1e-2
+    verbose: bool = False
+    params: str = "stl"
+    init_params: str = "stl"
+    implementation: str = "log"
+
+    def _init(self, X: AnyArray, lengths: Any = None) -> None:
+        super()._init(X, lengths)
+        self.random_state = random_generator(self.random_state)
+        if self._needs_init("l", "lambdas_"):
+            mean, variance = X.mean(), X.var()
+            size = (self.n_components, X.shape[1])
+            self.lambdas_ = self.random_state.gamma(shape=mean**2 / variance, scale=variance / mean, size=size)
+
+    def _check(self) -> None:
+        super()._check()
+        self.lambdas_ = np.atleast_2d(self.lambdas_)
+        shape = (self.n_components, getattr(self, "n_features", self.lambdas_.shape[1]))
+        if self.lambdas_.shape != shape:
+            raise ModelError(
+                f"lambdas_ must have shape (n_components, n_features) = {shape}, got {self.lambdas_.shape}"
+            )
+        self.n_features = shape[1]
+
+    def _compute_log_likelihood(self, X: AnyArray) -> FloatArray:
+        if (X < 0).any() or (np.floor(X) != X).any():
+            raise ModelError("X must be numbers of events: whole numbers >= 0")
+        events = np.where(
+            X[:, None] > 0, X[:, None] * logs(self.lambdas_), 0.0
+        )  # [n_samples, n_components, n_features]
+        result: FloatArray = (events - self.lambdas_ - _log_factorials(X)[:, None]).sum(axis=2)
+        return result
+
+    def _initialize_sufficient_statistics(self) -> dict[str, Any]:
+        stats = super()._initialize_sufficient_statistics()
+        return stats | {"post": np.zeros(self.n_components), "obs": np.zeros_like(self.lambdas_)}
+
+    def _count(self, stats: dict[str, Any], X: AnyArray, posteriors: FloatArray) -> None:
+        stats["post"] += posteriors.sum(axis=0)
+        stats["obs"] += posteriors.T @ X
+
+    def _do_mstep(self, stats: dict[str, Any]) -> None:
+        super()._do_mstep(stats)
+        if "l" in self.params:
+            visits, n = stats["post"][:, None], stats["post"].sum()
+            means = np.where(visits > 0, stats["obs"] / np.where(visits > 0, visits, 1.0), self.lambdas_)
+            self.lambdas_ = (self.lambdas_prior + n * means) / (self.lambdas_weight + n)
+
+    def _get_n_fit_scalars_per_param(self) -> Any:
+        return super()._get_n_fit_scalars_per_param() | {"l": self.n_components * (self.n_features or 0)}
+
+    def _generate_sample_from_state(self, state: int, random_state: Any) -> Any:
+        return random_state.poisson(self.lambdas_[state])
+
+
+@dataclass(eq=False, repr=False)
+class GaussianHMM(AbstractHMM):
+    """States that emit vectors, normally distributed around ``means_`` (n_components, n_features).
+
+    ``covars_`` are full matrices, one per state, whatever ``covariance_type`` says; to set them, the shape is that of
+    the type, as in hmmlearn. First means are those of scikit-learn's KMeans.
+    """
+
+    n_components: int = 1
+    covariance_type: str = "diag"
+    min_covar: float = 1e-3
+    startprob_prior: npt.ArrayLike = 1.0
+    transmat_prior: npt.ArrayLike = 1.0
+    means_prior: Any = 0
+    means_weight: Any = 0
+    covars_prior: Any = 1e-2
+    covars_weight: Any = 1
+    algorithm: str = "viterbi"
+    random_state: RandomState = None
+    n_iter: int = 10
+    tol: float = 1e-2
+    verbose: bool = False
+    params: str = "stmc"
+    init_params: str = "stmc"
+    implementation: str = "log"
+
+    @property
+    def covars_(self) -> FloatArray:
+        """``(n_components, n_features, n_features)``: the covariances of each state."""
+        return _full(self._covars_, self.covariance_type, *self.means_.shape)
+
+    @covars_.setter
+    def covars_(self, covars: npt.ArrayLike) -> None:
+        given: FloatArray = np.array(covars, dtype=np.float64)
+        if self.covariance_type == "spherical" and given.size == self.n_components:
+            given = given.reshape(-1)
+        ndim = {"spherical": (1, 2), "diag": (2,), "full": (3,), "tied": (2,)}.get(self.covariance_type, ())
+        if given.ndim not in ndim or (self.covariance_type != "tied" and len(given) != self.n_components):
+            raise ModelError(f"covars_ of shape {given.shape} do not fit {self.covariance_type!r} covariances")
+        _check_covariances(given, self.covariance_type)
+        self._covars_ = given
+
+    def _init(self, X: AnyArray, lengths: Any = None) -> None:
+        super()._init(X, lengths)
+        if self._needs_init("m", "means_"):
+            self.means_ = _clusters(X, self.n_components, self.random_state).cluster_centers_
+        if self._needs_init("c", "covars_"):
+            cov = _covariance(X, self.min_covar)
+            n, d = self.n_components, len(cov)
+            self._covars_ = {
+                "spherical": np.full((n, d), cov.mean()),
+                "diag": np.tile(np.diag(cov), (n, 1)),
+                "full": np.tile(cov, (n, 1, 1)),
+                "tied": cov,
+            }[self.covariance_type]
+
+    def _check(self) -> None:
+        super()._check()
+        if self.covariance_type not in COVARIANCE_TYPES:
+            raise ModelError(f"covariance_type must be one of {sorted(COVARIANCE_TYPES)}, got {self.covariance_type!r}")
+        self.means_ = np.asarray(self.means_)
+        self.n_features = self.means_.shape[1]
+
+    def _compute_log_likelihood(self, X: AnyArray) -> FloatArray:
+        return _log_densities(X, self.means_, self._covars_, self.covariance_type)
+
+    def _initialize_sufficient_statistics(self) -> dict[str, Any]:
+        means = np.zeros(self.means_.shape)
+        stats = super()._initialize_sufficient_statistics()
+        stats |= {"post": np.zeros(len(means)), "obs": means, "obs**2": means.copy()}
+        if self.covariance_type in ("full", "tied"):
+            stats["obs*obs.T"] = np.zeros((*means.shape, means.shape[1]))
+        return stats
+
+    def _count(self, stats: dict[str, Any], X: AnyArray, posteriors: FloatArray) -> None:
+        stats["post"] += posteriors.sum(axis=0)
+        stats["obs"] += posteriors.T @ X
+        if "c" not in self.params:
+            return
+        if self.covariance_type in ("spherical", "diag"):
+            stats["obs**2"] += posteriors.T @ X**2
+        else:
+            for state, share in enumerate(posteriors.T):
+                stats["obs*obs.T"][state] += (share[:, None] * X).T @ X
+
+    def _do_mstep(self, stats: dict[str, Any]) -> None:
+        super()._do_mstep(stats)
+        post, obs, weight = stats["post"][:, None], stats["obs"], self.means_weight
+        if "m" in self.params:
+            total = weight + post
+            seen = total > 0
+            self.means_ = np.where(seen, (weight * self.means_prior + obs) / np.where(seen, total, 1.0), self.means_)
+        if "c" not in self.params:
+            return
+        means, from_prior = self.means_, self.means_ - self.means_prior
+        if self.covariance_type in ("spherical", "diag"):
+            squares = weight * from_prior**2 + stats["obs**2"] - 2 * means * obs + means**2 * post
+            total = np.maximum(max(self.covars_weight - 1, 0) + post, 1e-5)
+            covars = np.where(post > 0, (self.covars_prior + squares) / total, self._covars_.reshape(len(means), -1))
+            if self.covariance_type == "spherical":
+                covars = np.repeat(covars.mean(axis=1, keepdims=True), covars.shape[1], axis=1)
+            self._covars_ = covars
+            return
+        crossed = _outer(obs, means)
+        products = weight * _outer(from_prior, from_prior) + stats["obs*obs.T"]
+        products += post[:, :, None] * _outer(means, means) - crossed - crossed.swapaxes(1, 2)
+        more = max(self.covars_weight - means.shape[1], 0)
+        if self.covariance_type == "tied":
+            self._covars_ = (self.covars_prior + products.sum(axis=0)) / (more + post.sum())
+        else:
+            total = more + post[:, :, None]
+            seen = total > 0
+            self._covars_ = np.where(seen, (self.covars_prior + products) / np.where(seen, total, 1.0), self._covars_)
+
+    def _get_n_fit_scalars_per_param(self) -> Any:
+        n, d = self.n_components, self.n_features or 0
+        sizes = {"spherical": n, "diag": n * d, "full": n * d * (d + 1) // 2, "tied": d * (d + 1) // 2}
+        return super()._get_n_fit_scalars_per_param() | {"m": n * d, "c": sizes[self.covariance_type]}
+
+    def _generate_sample_from_state(self, state: int, random_state: Any) -> Any:
+        return random_state.multivariate_normal(self.means_[state], self.covars_[state])
+
+
+@dataclass(eq=False, repr=False)
+class GMMHMM(AbstractHMM):
+    """States that emit vectors, each from one of ``n_mix`` normal distributions, chosen by ``weights_``.
+
+    ``means_`` are (n_components, n_mix, n_features). The shape of ``covars_`` is that of the type, after (n_components,
+    n_mix); it is (n_components, n_features, n_features) if they are tied within a state.
+    """
+
+    n_components: int = 1
+    n_mix: int = 1
+    min_covar: float = 1e-3
+    startprob_prior: npt.ArrayLike = 1.0
+    transmat_prior: npt.ArrayLike = 1.0
+    weights_prior: Any = 1.0
+    means_prior: Any = 0.0
+    means_weight: Any = 0.0
+    covars_prior: Any = None
+    covars_weight: Any = None
+    algorithm: str = "viterbi"
+    covariance_type: str = "diag"
+    random_state: RandomState = None
+    n_iter: int = 10
+    tol: float = 1e-2
+    verbose: bool = False
+    params: str = "stmcw"
+    init_params: str = "stmcw"
+    implementation: str = "log"
+
+    def _init(self, X: AnyArray, lengths: Any = None) -> None:
+        super()._init(X, None)
+        n, m = self.n_components, self.n_mix
+        coarse = _clusters(X, n, self.random_state)
+        means, cov = [], _covariance(X, self.min_covar)
+        for state in range(n):
+            members = X[coarse.labels_ == state]
+            if len(members) >= m:
+                means.append(_clusters(members, m, self.random_state).cluster_centers_)
+            else:
+                means.append(np.random.multivariate_normal(coarse.cluster_centers_.mean(axis=0), cov=cov, size=m))
+        if self._needs_init("w", "weights_"):
+            self.weights_ = np.full((n, m), 1 / m)
+        if self._needs_init("m", "means_"):
+            self.means_ = np.stack(means)
+        if self._needs_init("c", "covars_"):
+            self.covars_ = {
+                "spherical": np.full((n, m), cov.mean()),
+                "diag": np.tile(np.diag(cov), (n, m, 1)),
+                "full": np.tile(cov, (n, m, 1, 1)),
+                "tied": np.tile(cov, (n, 1, 1)),
+            }[self.covariance_type]
+
+    def _check(self) -> None:
+        super()._check()
+        if self.covariance_type not in COVARIANCE_TYPES:
+            raise ModelError(f"covariance_type must be one of {sorted(COVARIANCE_TYPES)}, got {self.covariance_type!r}")
+        n, m = self.n_components, self.n_mix
+        self.means_, self.covars_ = np.array(self.means_), np.array(self.covars_)
+        d = getattr(self, "n_features", self.means_.shape[-1])
+        self.n_features = d
+        self.weights_ = check_distribution("weights_", self.weights_, (n, m))
+        shapes = {"spherical": (n, m), "diag": (n, m, d), "full": (n, m, d, d), "tied": (n, d, d)}
+        for name, shape in (("means_", (n, m, d)), ("covars_", shapes[self.covariance_type])):
+            if getattr(self, name).shape != shape:
+                raise ModelError(f"{name} must have shape {shape}, got {getattr(self, name).shape}")
+        _check_covariances(self.covars_, self.covariance_type, strict=False)
+
+    def _priors(self) -> Mapping[str, Any]:
+        """Parameters of the priors; by default they change nothing but "spherical", as in hmmlearn."""
+        m, d = self.n_mix, self.n_features or 0
+        defaults = {
+            "full": (0.0, -(d + 2.0)),
+            "tied": (0.0, -(m + d + 1.0)),
+            "diag": (-1.5, 0.0),
+            "spherical": (-(m + 2.0) / 2, 0.0),
+        }[self.covariance_type]
+        given = (self.covars_prior, self.covars_weight)
+        prior, weight = (default if one is None else one for one, default in zip(given, defaults, strict=True))
+        return {
+            "weights": np.broadcast_to(self.weights_prior, self.weights_.shape),
+            "means": np.broadcast_to(self.means_prior, self.means_.shape),
+            "means_weight": np.broadcast_to(self.means_weight, self.weights_.shape),
+            "covars": np.broadcast_to(prior, self.covars_.shape),
+            "covars_weight": np.asarray(weight),
+        }
+
+    def _log_weighted(self, X: AnyArray) -> FloatArray:
+        """``(n_samples, n_components, n_mix)`` log of weight times density."""
+        by_state = zip(self.means_, self.covars_, strict=True)
+        densities = [_log_densities(X, means, covars, self.covariance_type) for means, covars in by_state]
+        result: FloatArray = np.stack(densities, axis=1) + logs(self.weights_)
+        return result
+
+    def _compute_log_likelihood(self, X: AnyArray) -> FloatArray:
+        result: FloatArray = np.logaddexp.reduce(self._log_weighted(X), axis=2)
+        return result
+
+    def _initialize_sufficient_statistics(self) -> dict[str, Any]:
+        priors, stats = self._priors(), super()._initialize_sufficient_statistics()
+        stats |= {"post_mix_sum": np.zeros(self.weights_.shape), "post_sum": np.zeros(self.n_components)}
+        return stats | {
+            "m_n": priors["means_weight"][:, :, None] * priors["means"],
+            "c_n": np.zeros(self.covars_.shape),
+        }
+
+    def _count(self, stats: dict[str, Any], X: AnyArray, posteriors: FloatArray) -> None:
+        weighted = self._log_weighted(X)
+        total = np.logaddexp.reduce(weighted, axis=2, keepdims=True)
+        shares = posteriors[:, :, None] * np.exp(weighted - np.where(np.isfinite(total), total, 0.0))
+        stats["post_mix_sum"] += shares.sum(axis=0)
+        stats["post_sum"] += posteriors.sum(axis=0)
+        stats["m_n"] += np.einsum("ijk,il->jkl", shares, X)
+        for state, mix in np.ndindex(self.weights_.shape) if "c" in self.params else ():
+            share, centered = shares[:, state, mix], X - self.means_[state, mix]
+            if self.covariance_type == "tied":
+                stats["c_n"][state] += (share[:, None] * centered).T @ centered
+            elif self.covariance_type == "full":
+                stats["c_n"][state, mix] += (share[:, None] * centered).T @ centered
+            else:
+                squares = share @ centered**2
+                stats["c_n"][state, mix] += squares if self.covariance_type == "diag" else squares.sum()
+
+    def _do_mstep(self, stats: dict[str, Any]) -> None:
+        super()._do_mstep(stats)
+        priors, sums, d = self._priors(), stats["post_mix_sum"], self.means_.shape[2]
+        if "w" in self.params:
+            more = priors["weights"] - 1
+            self.weights_ = normalised(np.maximum(sums + more, 0), self.weights_)
+        if "m" in self.params:
+            total = (sums + priors["means_weight"])[:, :, None]
+            self.means_ = np.where(total > 0, stats["m_n"] / np.where(total > 0, total, 1.0), self.means_)
+        if "c" not in self.params:
+            return
+        weight, centered = priors["means_weight"], self.means_ - priors["means"]
+        prior, more = priors["covars"], priors["covars_weight"]
+        if self.covariance_type in ("full", "tied"):
+            counts = weight[:, :, None, None] * _outer(centered, centered)
+            tied = self.covariance_type == "tied"
+            counts = stats["c_n"] + prior.swapaxes(-1, -2) + (counts.sum(axis=1) if tied else counts)
+            total = (stats["post_sum"] + self.n_mix if tied else sums + 1) + more + d + 1
+            total = total[..., None, None]
+        elif self.covariance_type == "diag":
+            counts = stats["c_n"] + weight[:, :, None] * centered**2 + 2 * more
+            total = sums[:, :, None] + 1 + 2 * (prior + 1)
+        else:
+            counts = stats["c_n"] + weight * (centered**2).sum(axis=2) + 2 * more
+            total = d * (sums + 1) + 2 * (prior + 1)
+        self.covars_ = np.where(total > 0, counts / np.where(total > 0, total, 1.0), self.covars_)
+
+    def _get_n_fit_scalars_per_param(self) -> Any:
+        n, m, d = self.n_components, self.n_mix, self.n_features or 0
+        full = d * (d + 1) // 2
+        sizes = {"spherical": n * m, "diag": n * m * d, "full": n * m * full, "tied": n * full}
+        free = {"m": n * m * d, "c": sizes[self.covariance_type], "w": m - 1}
+        return super()._get_n_fit_scalars_per_param() | free
+
+    def _generate_sample_from_state(self, state: int, random_state: Any) -> Any:
+        mix = random_state.choice(self.n_mix, p=self.weights_[state])
+        covars = self.covars_[state] if self.covariance_type == "tied" else self.covars_[state, mix]
+        return random_state.multivariate_normal(
+            self.means_[state, mix], _full(covars[None], self.covariance_type, 1, self.means_.shape[2])[0]
         )
-        if checked.num_states != self.n_components:
-            raise ModelError(f"startprob_ must have length n_components = {self.n_components}")
-        if self.n_features is None:
-            self.n_features = checked.num_symbols
-        if checked.num_symbols != self.n_features:
-            raise ModelError(f"emissionprob_ must have shape ({self.n_components}, {self.n_features})")
-        return checked
-
-    def _features(self) -> int:
-        assert self.n_features is not None
-        return self.n_features
 
 
-def _random(state: RandomState) -> np.random.RandomState:
-    """A generator for a seed or a generator, by the rules of scikit-learn's ``check_random_state``."""
-    if isinstance(state, np.random.RandomState):
-        return state
-    default: np.random.RandomState = np.random.mtrand._rand
-    return default if state is None else np.random.RandomState(state)
+def _log_factorials(numbers: AnyArray) -> FloatArray:
+    """Logarithm of n! for each number."""
+    values, inverse = np.unique(numbers, return_inverse=True)
+    table = np.array([math.lgamma(value + 1) for value in values.tolist()])
+    return table[inverse].reshape(numbers.shape)
 
 
-def _pick(cumulative: FloatArray, random: np.random.RandomState) -> int:
-    return int((cumulative > random.rand()).argmax())
+def _times_logs(counts: AnyArray, means: FloatArray) -> FloatArray:
+    """``(n_samples, n_components, n_features)``: counts times logarithms; what does not occur counts nothing."""
+    with np.errstate(invalid="ignore"):
+        return np.where(counts[:, None] > 0, counts[:, None] * logs(means), 0.0)
+
+
+def _outer(a: FloatArray, b: FloatArray) -> FloatArray:
+    """The products of all pairs in the last axis."""
+    return a[..., :, None] * b[..., None, :]
+
+
+def _clusters(X: AnyArray, n: int, random_state: RandomState) -> Any:
+    """scikit-learn's KMeans, with hmmlearn's settings."""
+    try:
+        from sklearn.cluster import KMeans  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise ModelError("first means come from scikit-learn's KMeans: install scikit-learn, or set means_") from None
+    return KMeans(n_clusters=n, random_state=random_state, n_init=10).fit(X)
+
+
+def _covariance(X: AnyArray, floor: float) -> FloatArray:
+    """Of all samples, ``(n_features, n_features)``."""
+    return np.atleast_2d(np.cov(X.T)) + floor * np.eye(X.shape[1])
+
+
+def _full(covars: FloatArray, kind: str, n: int, d: int) -> FloatArray:
+    """``(n, d, d)`` matrices from what is kept of them."""
+    if kind == "full":
+        return covars
+    if kind == "tied":
+        return np.tile(covars, (n, 1, 1))
+    return np.broadcast_to(covars.reshape(n, -1), (n, d))[:, :, None] * np.eye(d)
+
+
+def _check_covariances(covars: FloatArray, kind: str, *, strict: bool = True) -> None:
+    """Refuse variances and matrices that are no covariances; zero is one unless `strict`."""
+    sizes: AnyArray = covars
+    if kind in ("full", "tied"):
+        if covars.shape[-1] != covars.shape[-2] or not np.allclose(covars, covars.swapaxes(-1, -2)):
+            raise ModelError(f"{kind!r} covars must be symmetric matrices")
+        sizes = np.linalg.eigvalsh(covars)
+    if not (sizes > 0 if strict else sizes >= 0).all():
+        raise ModelError(f"{kind!r} covars must be positive{'-definite' if kind in ('full', 'tied') else ''}")
+
+
+def _log_densities(X: AnyArray, means: FloatArray, covars: FloatArray, kind: str) -> FloatArray:
+    """``(n_samples, n)`` log density of each sample under n normal distributions."""
+    n, d = means.shape
+    found = np.empty((len(X), n))
+    for k, mean in enumerate(means):
+        if kind in ("spherical", "diag"):
+            variances = np.broadcast_to(np.maximum(covars[k], np.finfo(np.float64).tiny), d)
+            log_determinant = np.log(variances).sum()
+            with np.errstate(over="ignore"):
+                distances = ((X - mean) ** 2 / variances).sum(axis=1)
+        else:
+            root = _root(covars if kind == "tied" else covars[k])
+            log_determinant = 2 * np.log(np.diag(root)).sum()
+            distances = (np.linalg.solve(root, (X - mean).T) ** 2).sum(axis=0)
+        found[:, k] = -0.5 * (d * math.log(2 * math.pi) + log_determinant + distances)
+    return found
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    """Cholesky's factor; a matrix that is not quite positive-definite gets a little more on its diagonal."""
+    for more in (0.0, 1e-7):
+        try:
+            return np.asarray(np.linalg.cholesky(covariance + more * np.eye(len(covariance))), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            continue
+    raise ModelError("'covars' must be symmetric, positive-definite")
