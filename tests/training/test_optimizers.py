@@ -1,5 +1,7 @@
 """Optimizers on functions whose minimum is known, and the loop around them."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -125,6 +127,24 @@ def test_wolfe_conditions_hold_on_a_wavy_line():
 
 def test_no_step_is_found_where_the_loss_only_rises():
     assert wolfe(lambda t: (1.0 + t, 1.0), 1.0, -1.0, 1.0, 10) is None
+
+
+class Rounded(Quadratic):
+    """A quadratic of which the loss is known to some digits only, as a sum in single precision is."""
+
+    def evaluate(self, weights, gradient):
+        loss = 1000.0 + super().evaluate(weights, gradient)
+        return loss * (1 + 7e-7 * np.sin(1e6 * self.evaluations))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("minimise", [lbfgs, partial(owlqn, c1=0.3)], ids=["lbfgs", "owlqn"])
+def test_a_loss_with_rounding_converges(minimise, seed):
+    objective = Rounded(60, seed)
+    trained = run(minimise(objective, np.zeros(60), epsilon=1e-9), np.zeros(60), max_iterations=1000)
+    assert trained.history.reason == "converged"
+    exact = run(minimise(Quadratic(60, seed), np.zeros(60), **TIGHT), np.zeros(60), max_iterations=3000)
+    assert trained.history.loss <= 1000 + exact.history.loss + 0.05
 
 
 @pytest.mark.parametrize("c1", [0.3, 2.0])

@@ -14,7 +14,9 @@ A step length satisfies the strong Wolfe conditions:
     f(t) <= f(0) + 1e-4 t f'(0)         the loss falls enough
     |f'(t)| <= 0.9 |f'(0)|              and the slope flattens enough
 
-Steps grow until a bracket is found; inside it, cubic interpolation kept away from the bracket's ends.
+Steps grow until a bracket is found; inside it, cubic interpolation kept away from the bracket's ends. Close to the
+minimum, a step gains less than the rounding of a loss in single precision, so a loss that is higher by this rounding
+counts as low enough (Hager and Zhang, 2005), and the stopping test notices that there is nothing left to gain.
 
 OWL-QN (Andrew and Gao, 2007) is L-BFGS for a smooth loss f plus ``c1 |w|_1``, which makes weights exactly zero. Each
 step stays in one orthant, where the L1 term is linear: weights keep their sign or become zero, and a weight at zero
@@ -39,6 +41,7 @@ from trellis.store import Stored
 from trellis.training.history import Iterate, Reason
 
 _DECREASE, _CURVATURE = 1e-4, 0.9
+_ROUNDING = 1e-6  # of a loss, as a share of it
 
 
 class Objective(Protocol):
@@ -83,7 +86,7 @@ def lbfgs(
 
     while length > 0:
         slope = hessian.descent(direction)
-        trial = wolfe(along, loss, slope, step, max_linesearch)
+        trial = wolfe(along, loss, slope, step, max_linesearch, test.rounding * abs(loss))
         if trial is None:
             yield Iterate(x, loss, length, "no_progress")
             return
@@ -99,6 +102,8 @@ class StoppingTest:
 
     def __init__(self, loss: float, *, epsilon: float, delta: float, period: int) -> None:
         self._epsilon, self._delta, self._period = epsilon, delta, period
+        self.rounding = min(_ROUNDING, delta / 10) if period > 0 else 0.0
+        """How much higher a loss may be after a step, as a share of it; steps that gain no more end by `delta`."""
         self.losses: deque[float] = deque([loss], maxlen=min(max(period, 1), sys.maxsize))
 
     def check(self, loss: float, gradient_norm: float, weights: FloatArray) -> Reason | None:
@@ -214,13 +219,18 @@ class Trial(NamedTuple):
 
 
 def wolfe(
-    along: Callable[[float], tuple[float, float]], loss: float, slope: float, step: float, most_trials: int
+    along: Callable[[float], tuple[float, float]],
+    loss: float,
+    slope: float,
+    step: float,
+    most_trials: int,
+    rounding: float = 0.0,
 ) -> Trial | None:
     """`along(step)` gives loss and slope; returns None if no step is found; the last trial is always the last call."""
     low, high = Trial(0.0, loss, slope), None
     for _ in range(most_trials):
         trial = Trial(step, *along(step))
-        if not trial.loss <= loss + _DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
+        if not trial.loss <= loss + rounding + _DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
             high = trial
         elif abs(trial.slope) <= -_CURVATURE * slope:
             return trial
@@ -286,7 +296,7 @@ def owlqn(
     while length > 0:
         hessian.descent(direction)
         _native.keep_downhill(uphill, direction)
-        loss_next = _backtrack(along, loss, step, max_linesearch)
+        loss_next = _backtrack(along, loss, step, max_linesearch, test.rounding * abs(loss))
         if loss_next is None:
             yield Iterate(x, loss, length, "no_progress")
             return
@@ -299,12 +309,12 @@ def owlqn(
 
 
 def _backtrack(
-    along: Callable[[float], tuple[float, float]], loss: float, step: float, most_trials: int
+    along: Callable[[float], tuple[float, float]], loss: float, step: float, most_trials: int, rounding: float
 ) -> float | None:
     """The loss of the first of shorter and shorter steps that lowers it enough."""
     for _ in range(most_trials):
         trial, slope = along(step)
-        if trial <= loss + _DECREASE * slope:
+        if trial <= loss + rounding + _DECREASE * slope:
             return trial
         step *= 0.5
     return None
