@@ -25,6 +25,7 @@ from trellis.models.neural.model import LearnedNetwork
 from trellis.models.neural.plan import (
     VECTORS,
     CharacterPlan,
+    LexiconPlan,
     PartPlan,
     Plan,
     TableSize,
@@ -92,6 +93,8 @@ def _part(graph: Graph, name: str, part: PartPlan, weights: Weights) -> str:
         return graph.add("Add", *vectors) if len(vectors) == 2 else vectors[0]
     if isinstance(part, CharacterPlan):
         return _characters(graph, part, weights, f"{prefix}.module")
+    if isinstance(part, LexiconPlan):
+        raise ModelError("a tagger with encoder.words.soft_lexicon cannot be exported: a graph cannot look words up")
     table = weights[f"{prefix}.embedding.weight"]
     if part.of == "pairs":
         both = embedded(graph, _ids(graph, "pairs", 2), table)

@@ -20,7 +20,7 @@ from trellis.export.graph import OPSET, Graph
 from trellis.files import replacing, write_bytes, write_together
 from trellis.models.data import tokens_of
 from trellis.models.neural.model import LearnedNetwork
-from trellis.models.neural.plan import CharacterPlan, WordPlan
+from trellis.models.neural.plan import CharacterPlan, LookupPlan, WordPlan
 from trellis.models.tagger import Tagger
 from trellis.ragged import pad
 from trellis.text import splitter
@@ -157,6 +157,7 @@ def feeds(tagger: Tagger[Any], sentences: Iterable[Any]) -> Arrays:
             assert tokens.spelt is not None
             ids = {"characters": tokens.spelt.padded()[tokens.spelt_index]}
         else:
+            assert isinstance(part, LookupPlan)
             ids = {input_name(name): part.ids(tokens)}
         arrays |= {key: pad(rows, encoded.lengths) for key, rows in ids.items()}
     return arrays

@@ -39,6 +39,14 @@ class Characters:
         return Characters(self.words.to(device), self.index.to(device))
 
 
+class Around(NamedTuple):
+    """The words with vectors in which tokens lie: 4 times the token plus its place in the word, vector, weight."""
+
+    slots: Tensor
+    vectors: Tensor
+    shares: Tensor
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """N tokens of B sentences, flat; inputs that the encoder does not use may be anything.
@@ -59,6 +67,7 @@ class Batch:
     """The input of the transformer, which moves it to its device itself."""
     index: Tensor | None = None
     """``(N,)``"""
+    around: Around | None = None
 
     def to(self, device: torch.device) -> Batch:
         if device.type == "cpu":
@@ -73,6 +82,7 @@ class Batch:
             None if self.pairs is None else self.pairs.to(device),
             self.pretrained,
             None if self.index is None else self.index.to(device),
+            None if self.around is None else Around(*(tensor.to(device) for tensor in self.around)),
         )
 
 
@@ -253,6 +263,28 @@ class WordPart(Part):
         if vectors is not None:
             sources.append(RowSource(vectors.weight, batch.vector))
         return sources
+
+
+class LexiconPart(Part):
+    """A projection of the weighted vectors of the words that begin, go on, end or stand at a token (SoftLexicon).
+
+    The vectors are those of the file that `words` has, and are not trained.
+    """
+
+    def __init__(self, words: WordPart, places: int, size: int) -> None:
+        super().__init__()
+        assert words.vectors is not None
+        self._vectors, self.output_size = (words.vectors,), size  # in a tuple: they are weights of `words` only
+        self.projection = nn.Linear(places * words.output_size, size, bias=False)
+
+    def forward(self, batch: Batch) -> Tensor:
+        (vectors,), around = self._vectors, batch.around
+        assert around is not None
+        rows = vectors.weight.new_zeros(len(batch.word), self.projection.in_features)
+        found = vectors(around.vectors) * around.shares[:, None]
+        rows.view(-1, found.shape[1]).index_add_(0, around.slots, found)
+        projected: Tensor = self.projection(rows)
+        return projected
 
 
 class LookupPart(Part):

@@ -50,10 +50,17 @@ class WordSettings:
     tune: bool = setting(True, "learn a correction of each training word's vector; false: vectors are not trained")
     lower: bool = setting(False, "look words up in lower case")
     min_freq: int = setting(1, "words that occur less often in training are unknown words")
+    soft_lexicon: int | None = setting(
+        None,
+        "width of features of the words with vectors that begin, go on, end or stand at a token (SoftLexicon);\n"
+        "0: none; default: 64 if there are vectors and all tokens are characters, else none",
+    )
     unknown: float = setting(0.1, "share of known words that training treats as unknown, to learn how to treat these")
 
     def __post_init__(self) -> None:
-        check(self, [_at_least(0, "size extra"), _at_least(1, "min_freq"), _shares("unknown")])
+        check(self, [_at_least(0, "size extra soft_lexicon"), _at_least(1, "min_freq"), _shares("unknown")])
+        if self.soft_lexicon and (self.vectors is None or self.size == 0):
+            raise ConfigError(f"soft_lexicon = {self.soft_lexicon} needs vectors, a file of them, and a size above 0")
 
 
 @dataclass(frozen=True)
@@ -221,7 +228,10 @@ def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # n
         encoder=replace(
             encoder,
             words=replace(
-                encoder.words, size=_given(encoder.words.size, size), extra=_given(encoder.words.extra, extra)
+                encoder.words,
+                size=_given(encoder.words.size, size),
+                extra=_given(encoder.words.extra, extra),
+                soft_lexicon=_given(encoder.words.soft_lexicon, 64 if facts.paired and facts.vector_size else 0),
             ),
             characters=replace(
                 encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")

@@ -205,6 +205,8 @@ def to_stored(learned: LearnedNetwork, *, by_reference: bool) -> tuple[dict[str,
     for name, symbols in names.items():
         arrays |= pack_strings(f"names.{name}", symbols.names)
     arrays |= {f"{WEIGHTS}{name}": a for name, a in learned.weights.items() if not name.startswith(PRETRAINED)}
+    if vocabulary.counts is not None:
+        arrays["counts"] = vocabulary.counts
     manifest: dict[str, Any] = {"columns": list(vocabulary.columns), "transformer": None}
     transformer = None if learned.plan is not None else learned.network.transformer
     if transformer is not None:
@@ -220,7 +222,8 @@ def from_stored(config: NeuralConfig, states: StateMap, stored: Stored) -> tuple
     """
     columns = {name: Symbols(stored.strings(f"names.column {name}")) for name in stored.manifest.texts("columns")}
     known = {name: Symbols(stored.strings(f"names.{name}")) for name in _NAMES}
-    vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower)
+    counts = stored.array("counts", np.int64, (len(known["vectors"]),), 0, None) if "counts" in stored else None
+    vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower, counts=counts)
     vectors = None
     if f"{WEIGHTS}{VECTORS}" in stored:
         vectors = stored.array(f"{WEIGHTS}{VECTORS}", np.float32, (len(vocabulary.vectors), None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from trellis.models.neural.plan import (
     VECTORS,
     WEIGHTS,
     CharacterPlan,
+    LexiconPlan,
     PartPlan,
     TableSize,
     Weights,
@@ -33,12 +34,14 @@ from trellis.models.neural.plan import (
     legal_steps,
     parts_of,
 )
-from trellis.models.neural.vocabulary import EncodedSentences, Vocabulary
+from trellis.models.neural.vocabulary import PLACES, EncodedSentences, Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM, CharacterPart
 from trellis.nn.encoder import (
+    Around,
     Batch,
     Characters,
     Encoder,
+    LexiconPart,
     LookupPart,
     Part,
     WordPart,
@@ -107,6 +110,7 @@ class Network(nn.Module):
             tensor(ids.pairs),
             None if inputs.pretrained is None else inputs.pretrained(examples),
             tensor(ids.index),
+            None if (a := ids.around) is None else Around(*map(torch.from_numpy, (a.slots, a.vector, a.share))),
         ).to(self.device)
 
     def forward(self, batch: Batch) -> Tensor:
@@ -195,7 +199,7 @@ def _encoder(
         parts["transformer"] = PretrainedPart(transformer, **(lstm if before_pooling else {}))
     shape = None if vectors is None else TableSize(*vectors.shape)
     for name, plan in parts_of(settings, vocabulary, shape).items():
-        parts[name] = _part(plan, settings, vectors)
+        parts[name] = _part(plan, settings, vectors, parts)
     if not parts:
         raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
     return Encoder(
@@ -208,7 +212,11 @@ def _encoder(
     )
 
 
-def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | None) -> Part:
+def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | None, before: Mapping[str, Part]) -> Part:
+    if isinstance(plan, LexiconPlan):
+        words = before["words"]
+        assert isinstance(words, WordPart)
+        return LexiconPart(words, PLACES, plan.output_size)
     if isinstance(plan, WordPlan):
         rows = FIRST if plan.learnt is None else plan.learnt.rows
         learnt, unknown = plan.learnt is not None, settings.words.unknown

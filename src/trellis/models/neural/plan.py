@@ -24,7 +24,7 @@ from trellis import _native, chain
 from trellis.arrays import AnyArray, Float32Array, FloatArray, IntArray, plain_array
 from trellis.errors import ConfigError
 from trellis.models.neural.config import EncoderSettings, NeuralConfig
-from trellis.models.neural.vocabulary import CASES, EncodedSentences, Spelt, TokenIds, Vocabulary
+from trellis.models.neural.vocabulary import CASES, PLACES, EncodedSentences, Spelt, TokenIds, Vocabulary
 from trellis.ragged import later_tokens, offsets_of, ranges
 from trellis.symbols import FIRST, PADDING
 from trellis.tags import AllowedTransitions, Scheme, StateMap
@@ -157,7 +157,34 @@ class LookupPlan:
         yield "embedding.weight", self.table
 
 
-PartPlan = WordPlan | CharacterPlan | LookupPlan
+@dataclass(frozen=True)
+class LexiconPlan:
+    """A projection of the weighted vectors of the words that begin, go on, end or stand at a token."""
+
+    vectors: TableSize
+    output_size: int
+    of_words = False
+
+    def features(self, weights: Weights, name: str) -> Features:
+        table, project = weights[VECTORS], Dense(weights[f"{name}.projection.weight"])
+
+        def weighted(tokens: TokenIds, threads: int) -> Float32Array:
+            around = tokens.around
+            assert around is not None
+            rows = np.zeros((PLACES * len(tokens.word), table.shape[1]), np.float32)
+            slots = around.slots
+            starts = np.flatnonzero(np.diff(slots, prepend=-1))
+            if len(starts):
+                rows[slots[starts]] = np.add.reduceat(table[around.vector] * around.share[:, None], starts)
+            return project(rows.reshape(len(tokens.word), -1), threads)
+
+        return weighted
+
+    def shapes(self) -> Shapes:
+        yield "projection.weight", (self.output_size, PLACES * self.vectors.size)
+
+
+PartPlan = WordPlan | CharacterPlan | LookupPlan | LexiconPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,6 +275,8 @@ def parts_of(settings: EncoderSettings, vocabulary: Vocabulary, vectors: TableSi
             raise ConfigError(f"encoder.words.size is {settings.words.size}, but {wide}")
         learnt = TableSize(len(vocabulary.words), settings.words.size)
         parts["words"] = WordPlan(learnt if settings.words.tune or vectors is None else None, vectors)
+        if settings.words.soft_lexicon and vocabulary.counts is not None and vectors is not None:
+            parts["lexicon"] = LexiconPlan(vectors, settings.words.soft_lexicon)
     if len(vocabulary.characters) > FIRST:
         characters = settings.characters
         widths = () if characters.kind == "lstm" else characters.widths

@@ -26,6 +26,7 @@ from trellis.models.neural.vocabulary import (
     TokenCounts,
     Vocabulary,
     add_vectors,
+    count_words,
     learn_pairs,
     learn_vocabulary,
 )
@@ -68,6 +69,8 @@ class NeuralTraining:
         if settings.encoder.pairs:
             pairs = learn_pairs(self._inputs(), settings.encoder.pair_min_freq, known)
             vocabulary = replace(vocabulary, pairs=pairs)
+        if settings.encoder.words.soft_lexicon:
+            vocabulary = replace(vocabulary, counts=count_words(self._inputs(), vocabulary))
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
             network = build(settings, vocabulary, self.states, vectors, load_transformer(settings.encoder))

@@ -26,6 +26,10 @@ from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
 from trellis.vectors import Coverage, read_vectors
 
+PLACES = 4
+"""Where a token may be in a word: at its begin, inside, at its end, alone."""
+_LONGEST_WORD = 10  # longer ones are not looked for
+_FEW = 0.05  # share of the distinct words of a text of characters
 CASES = ("lower", "Title", "UPPER", "mIxed", "digits", "with digits", "no letters", "no case")
 
 
@@ -62,6 +66,31 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class WordsAround:
+    """The words with vectors in which tokens lie, token after token: ``offsets[n]`` is where those of token n begin.
+
+    `share` is how much the vector counts at this place of the token: 0 the word begins there, 1 goes on, 2 ends, 3 is
+    the token itself.
+    """
+
+    offsets: IntArray
+    place: IntArray
+    vector: IntArray
+    share: Float32Array
+
+    def take(self, rows: IntArray) -> WordsAround:
+        """Those of some tokens."""
+        sizes = self.offsets[rows + 1] - self.offsets[rows]
+        found = ranges(self.offsets[rows], sizes)
+        return WordsAround(offsets_of(sizes), self.place[found], self.vector[found], self.share[found])
+
+    @property
+    def slots(self) -> IntArray:
+        """4 times the token plus the place, in order."""
+        return np.repeat(np.arange(len(self.offsets) - 1) * PLACES, np.diff(self.offsets)) + self.place
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TokenIds:
     """The ids that the parts of an encoder look up for N tokens of B sentences, flat.
 
@@ -82,6 +111,7 @@ class TokenIds:
     """``(N, 2)``: each token with its left and with its right neighbour."""
     index: IntArray | None
     """``(N,)``"""
+    around: WordsAround | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +125,7 @@ class EncodedSentences:
     columns: Mapping[str, IntArray]
     pairs: IntArray | None = None
     """``[N, 2]``: each token with its left and with its right neighbour."""
+    around: WordsAround | None = None
     pretrained: Callable[[IntArray], Mapping[str, Any]] | None = None
     """The tensors that a transformer takes for the sentences with these numbers."""
     subwords: Any = None
@@ -126,6 +157,7 @@ class EncodedSentences:
             spelt_index,
             None if self.pairs is None else self.pairs[rows],
             index,
+            None if self.around is None else self.around.take(rows),
         )
 
     def _distinct(self, kinds: IntArray) -> tuple[IntArray, IntArray]:
@@ -176,11 +208,13 @@ class Vocabulary:
     pairs: Symbols = _NONE
     columns: Mapping[str, Symbols] = field(default_factory=dict)
     lower: bool = False
+    counts: IntArray | None = None
+    """How often each word with a vector was found in the training text, by id, if the words around tokens count."""
 
     @property
     def has_only_characters(self) -> bool:
-        """Whether every word is a single character, as in Chinese segmentation."""
-        return all(len(word) == 1 for word in self.words.names)
+        """Whether words are single characters, as in Chinese segmentation; a few may be broken or composed ones."""
+        return sum(len(word) != 1 for word in self.words.names) <= _FEW * len(self.words.names)
 
     def kinds(self, distinct: Sequence[str]) -> Words:
         """These words with their ids and characters."""
@@ -211,7 +245,46 @@ class Vocabulary:
         if self.pairs.names:
             codes, names = neighbours(kinds, lengths, distinct)
             pairs = self.pairs.ids(names)[codes]
-        return EncodedSentences(lengths, offsets_of(lengths), kinds, self.kinds(distinct), columns, pairs)
+        around = None if self.counts is None else self._around(inputs, self.counts)
+        return EncodedSentences(lengths, offsets_of(lengths), kinds, self.kinds(distinct), columns, pairs, around)
+
+    @cached
+    def _beginnings(self) -> dict[str, int]:
+        """The ids of all words with vectors, and padding for what more letters make a word of."""
+        ids: dict[str, int] = {}
+        for number, word in enumerate(self.vectors.names, start=FIRST):
+            if len(word) <= _LONGEST_WORD:
+                ids |= dict.fromkeys((word[:i] for i in range(1, len(word)) if word[:i] not in ids), PADDING)
+                ids[word] = number
+        return ids
+
+    def find_words(self, inputs: Sequence[Any]) -> IntArray:
+        """``[M, 3]``: where a word with a vector begins, as the number of a token, how many tokens it has, its id."""
+        ids, found, first = self._beginnings, [], 0
+        for item in inputs:
+            text = "".join([token if len(token) == 1 else "\n" for token in tokens_of(item)])
+            for begin in range(len(text)):
+                for end in range(begin + 1, len(text) + 1):
+                    number = ids.get(text[begin:end])
+                    if number is None:
+                        break
+                    if number:
+                        found.append((first + begin, end - begin, number))
+            first += len(text)
+        return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+    def _around(self, inputs: Sequence[Any], counts: IntArray) -> WordsAround:
+        begin, sizes, number = self.find_words(inputs).T
+        token, word = np.repeat(begin, sizes) + (at := ranges(np.zeros_like(sizes), sizes)), np.repeat(number, sizes)
+        last = at == np.repeat(sizes, sizes) - 1
+        place = np.where(at == 0, np.where(last, 3, 0), np.where(last, 2, 1))
+        order = np.lexsort((place, token))
+        token, place, word = token[order], place[order], word[order]
+        tokens = sum(map(len, inputs))
+        frequency = counts[word] + 1.0  # a word that training does not have may turn up later
+        share = PLACES * frequency / np.bincount(token, frequency, tokens)[token]
+        offsets = offsets_of(np.bincount(token, minlength=tokens).astype(np.int64))
+        return WordsAround(offsets, place, word, share.astype(np.float32))
 
 
 def neighbours(kinds: IntArray, lengths: IntArray, distinct: Sequence[str]) -> tuple[IntArray, list[str]]:
@@ -246,6 +319,20 @@ def _count_pairs(inputs: Sequence[Any]) -> dict[str, int]:
     starts = codes[encoded.offsets[:-1][encoded.lengths > 0], 0]
     counts += np.bincount(starts, minlength=len(names))
     return dict(zip(names, counts.tolist(), strict=True))
+
+
+def count_words(windows: Iterable[Sequence[Any]], vocabulary: Vocabulary) -> IntArray:
+    """How often each word with a vector is in the text, by id, where no longer one that is there has it inside."""
+    counts = np.zeros(len(vocabulary.vectors), dtype=np.int64)
+    for inputs in windows:
+        begin, sizes, number = vocabulary.find_words(inputs).T
+        # In the order of their begin, of equal ones longest first, a word is inside another if one before ends as late.
+        order = np.lexsort((-sizes, begin))
+        ends = (begin + sizes)[order]
+        outer = np.maximum.accumulate(np.concatenate([[0], ends[:-1]]))
+        counts += np.bincount(number[order][ends > outer], minlength=len(counts))
+        del inputs  # before the next window is read
+    return counts
 
 
 @dataclass(frozen=True)
