@@ -94,19 +94,6 @@ async def behind(batcher: Batcher, inference: Echo) -> Answer:
 
 
 @batching()
-async def test_parts_come_back_in_their_order_to_the_job_that_asked(batcher: Batcher) -> None:
-    jobs = [job(batcher, Opened(), *(f"{n}.{i}" for i in range(n))) for n in range(1, 9)]
-    for n, one in enumerate(jobs, 1):
-        assert await one == tuple(f"echo:{n}.{i}" for i in range(n))
-    assert batcher.queued == 0
-
-
-@batching()
-async def test_a_job_without_parts_is_answered_at_once(batcher: Batcher) -> None:
-    assert await job(batcher, Opened()) == ()
-
-
-@batching()
 async def test_requests_that_gather_behind_a_batch_share_the_next_one(batcher: Batcher) -> None:
     echo = Echo()
     first = await behind(batcher, echo)
@@ -145,18 +132,6 @@ async def test_a_batch_is_bounded_in_tokens_but_a_longer_sentence_goes_alone(bat
     echo.gate.set()
     await asyncio.gather(first, *jobs)
     assert echo.batches == [["first"], [0, 1], [2, 3], ["long"]]
-
-
-@batching()
-async def test_questions_are_not_mixed(batcher: Batcher) -> None:
-    a, b = Echo("a"), Opened("b")
-    first = await behind(batcher, a)
-    jobs = [job(batcher, question, i) for i in range(3) for question in (a, b)]
-    a.gate.set()
-    found = await asyncio.gather(*jobs)
-    await first
-    assert [own for (own,) in found] == ["a:0", "b:0", "a:1", "b:1", "a:2", "b:2"]
-    assert a.batches == [["first"], [0, 1, 2]]
 
 
 @batching(ServerLimits(batch_tokens=10, linger=0.0))
@@ -245,21 +220,6 @@ async def test_a_client_that_goes_away_costs_nothing_more(batcher: Batcher) -> N
 
 
 @batching()
-async def test_a_deadline_ends_the_wait_and_the_work(batcher: Batcher) -> None:
-    echo = Echo()
-    first = await behind(batcher, echo)
-    late = job(batcher, echo, *range(8))
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.01):
-            await late
-    await asyncio.sleep(0)
-    assert batcher.queued == 0
-    echo.gate.set()
-    await first
-    assert echo.batches == [["first"]]
-
-
-@batching()
 async def test_a_part_that_is_refused_harms_no_other_job(batcher: Batcher) -> None:
     echo = Echo()
     await behind(batcher, echo)
@@ -345,17 +305,6 @@ async def test_whoever_waits_at_the_end_is_told(batcher: Batcher) -> None:
     echo.gate.set()
     with pytest.raises(RequestError):
         await second
-
-
-@batching()
-async def test_the_event_loop_goes_on_while_a_batch_runs(batcher: Batcher) -> None:
-    echo = Echo()
-    first = await behind(batcher, echo)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert not first.done()
-    echo.gate.set()
-    await first
 
 
 def test_batches_are_reported() -> None:

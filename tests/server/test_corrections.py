@@ -62,18 +62,6 @@ def test_what_is_known_can_be_asked_for_while_others_correct(tmp_path: Path) -> 
     assert sorted(Corrections(tmp_path / "kept").sentences("ner")) == sorted(kept.sentences("ner"))
 
 
-@pytest.mark.usefixtures("without_fsync")
-def test_sixteen_clients_correct_and_every_one_is_told_so(annotating: Client) -> None:
-    def correct(client: int) -> list[int]:
-        bodies = [{"tokens": [f"w{client}", f"x{number}"], "tags": ["O", "O"]} for number in range(40)]
-        return [annotating.post("/v1/corrections", body).status_code for body in bodies]
-
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        statuses = [status for each in pool.map(correct, range(CLIENTS)) for status in each]
-    assert set(statuses) == {200}
-    assert annotating.get("/v1/annotation").json()["sentences"] == CLIENTS * 40
-
-
 def test_a_correction_is_answered_without_listing_all_of_them(
     annotating: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

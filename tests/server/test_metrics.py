@@ -7,8 +7,6 @@ from pathlib import Path
 
 from tests.server.conftest import client_of
 from trellis.server import Keys, ModelRegistry
-from trellis.server.batcher import BatchRecord
-from trellis.server.metrics import Metrics
 
 WORKER = """
 from trellis.server.batcher import BatchRecord
@@ -19,18 +17,6 @@ metrics.request("/v1/tag", 200, 0.5)
 metrics.batch(BatchRecord(1, 10, 0.1))
 print(metrics.text().decode())
 """
-
-
-def test_requests_and_batches_are_counted() -> None:
-    metrics = Metrics(lambda: 3)
-    for seconds in (0.0005, 0.3):
-        metrics.request("/v1/tag", 200, seconds)
-    metrics.batch(BatchRecord(jobs=2, tokens=100, seconds=0.01))
-    lines = metrics.text().decode().splitlines()
-    assert 'trellis_requests_total{path="/v1/tag",status="200"} 2.0' in lines
-    assert 'trellis_request_seconds_bucket{le="0.001",path="/v1/tag"} 1.0' in lines
-    assert "trellis_tokens_total 100.0" in lines
-    assert "trellis_queued_tokens 3.0" in lines
 
 
 def test_what_the_guard_refuses_is_counted_and_unknown_addresses_are_one(registry: ModelRegistry) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import trellis
 from tests.cli.conftest import sentences
-from tests.server.conftest import TEXT, client_of
+from tests.server.conftest import TEXT
 from trellis.errors import ConfigError, StoreError
 from trellis.models import CRF, folder
 from trellis.server import ModelRegistry
@@ -124,15 +124,3 @@ def test_what_cannot_be_opened_at_the_start_is_an_error_with_its_path(tmp_path: 
 def test_an_unknown_name_is_told_the_nearest(registry: ModelRegistry) -> None:
     with pytest.raises(RequestError, match="no model 'sge'; did you mean 'seg'"):
         registry.get("sge")
-
-
-def test_readyz_says_why_a_model_was_not_replaced(own_folders: dict[str, Path]) -> None:
-    registry = ModelRegistry(own_folders)
-    for client in client_of(registry):
-        before = client.post("/v1/tag", {"texts": [TEXT]}).json()
-        (own_folders["ner"] / MODEL).write_bytes(b"broken")
-        registry.refresh()
-        ready = client.get("/readyz")
-        assert ready.status_code == 200
-        assert list(ready.json()["problems"]) == ["ner"]
-        assert client.post("/v1/tag", {"texts": [TEXT]}).json() == before

@@ -59,7 +59,7 @@ _EXAMPLES: dict[str, Schema] = {
     "tag": {"texts": [_SENTENCE]},
     "trellis": {"text": _SENTENCE, "k_best": 3},
     "explain": {"text": _SENTENCE, "positions": [0]},
-    "correct": {"tokens": ["Ada", "slept", "."], "known_spans": []},
+    "correct": {"tokens": ["Ada", "slept", "."], "known_spans": [{"start": 1, "end": 3, "label": None}]},
     "predict": {"tasks": [{"data": {"text": _SENTENCE}}]},
     "setup": {"project": "1"},
     "webhook": {"action": "PROJECT_UPDATED"},
