@@ -38,6 +38,12 @@ def test_without_the_extra_it_says_what_to_install(shell: Shell, here: Path, mon
     assert ran.err.endswith(": pip install 'trellis-crf[serve]'\n")
 
 
+def test_figures_of_processes_need_a_folder(shell: Shell, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "nowhere")
+    ran = shell("serve", "model")
+    assert (ran.code, ran.err) == (2, "trellis: PROMETHEUS_MULTIPROC_DIR must name a folder, got nowhere\n")
+
+
 def test_a_folder_may_have_an_equals_sign_in_its_name(shell: Shell, here: Path) -> None:
     (here / "c2=0.1").mkdir()
     ran = shell("serve", "c2=0.1")

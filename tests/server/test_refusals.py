@@ -153,6 +153,8 @@ def test_compressed_bodies_are_refused_unread(strict: Client, encoding: str) -> 
 def test_other_types_are_refused(strict: Client) -> None:
     response = strict.post("/v1/tag", {"texts": []}, headers={"content-type": "text/plain"})
     assert response.status_code == 415
+    expected = "expected a body of the type application/json or application/x-ndjson, got 'text/plain'"
+    assert response.json()["error"]["message"] == expected
 
 
 def test_addresses_and_methods_that_are_not_there(strict: Client) -> None:

@@ -106,11 +106,12 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
 
 def test_keys_come_from_a_file_and_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys.txt"
-    file.write_text(f"{KEY}\n\n")
+    file.write_text(f"\ufeff{KEY}\n\n")
     monkeypatch.setenv("TRELLIS_API_KEYS", OTHER)
     keys = Keys.read(file)
     assert len(keys) == 2
-    keys.admit(f"Bearer {OTHER}")
+    for key in (KEY, OTHER):
+        keys.admit(f"Bearer {key}")
     assert KEY not in repr(vars(keys))
     monkeypatch.delenv("TRELLIS_API_KEYS")
     file.write_text("short\n")

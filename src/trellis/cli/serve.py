@@ -125,7 +125,7 @@ def _annotation(
     lines: list[str] = []
     if annotate is not None:
         try:
-            lines = Path(annotate).read_text(encoding="utf-8").splitlines()
+            lines = Path(annotate).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{annotate} cannot be read: {error}") from None
     pool = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
@@ -166,6 +166,8 @@ def _demo_models() -> Iterator[dict[str, Path]]:
 def _figures(workers: int) -> Iterator[None]:
     """A folder where the figures of several processes meet."""
     if workers == 1 or _MULTIPROCESS in os.environ:
+        if not Path(os.environ.get(_MULTIPROCESS, ".")).is_dir():
+            raise ConfigError(f"{_MULTIPROCESS} must name a folder, got {os.environ[_MULTIPROCESS]}")
         yield
         return
     with tempfile.TemporaryDirectory(prefix="trellis-") as directory:

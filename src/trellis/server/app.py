@@ -144,11 +144,11 @@ class Routes:
             self.metrics.reloads.inc(len(await asyncio.to_thread(self._registry.refresh)))
 
     async def _tag(self, request: Request) -> Any:
-        if media_type(request) != schemas.LINES:
+        check_type(request, JSON, schemas.LINES)
+        if media_type(request) == JSON:
             if request.url.query:
                 raise invalid("the options of a request in JSON are fields of its body, not of the query")
             return await self._ask(request, self._builder.tag)
-        check_type(request, schemas.LINES)
         jobs = self._builder.lines(schemas.options_of(request.query_params.multi_items()))
         return LinesResponse(self._batcher, self._limits, jobs)
 

@@ -108,11 +108,12 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def check_type(request: Request, expected: str) -> None:
+def check_type(request: Request, *expected: str) -> None:
     """Refuse other media types, which web forms could send, and compressed bodies, which may be bombs."""
     media, encoding = media_type(request), request.headers.get("content-encoding", "").strip().lower()
-    if media != expected:
-        raise RequestError("wrong_type", f"expected a body of the type {expected}, got {media[:80]!r}", closes=True)
+    if media not in expected:
+        types = " or ".join(expected)
+        raise RequestError("wrong_type", f"expected a body of the type {types}, got {media[:80]!r}", closes=True)
     if encoding not in ("", "identity"):
         raise RequestError("wrong_type", f"expected a body without compression, got {encoding[:80]!r}", closes=True)
 

@@ -58,7 +58,7 @@ class Keys:
         keys = os.environ.get(VARIABLE, "").split()
         if path is not None:
             try:
-                keys += Path(path).read_text(encoding="utf-8").split()
+                keys += Path(path).read_text(encoding="utf-8-sig").split()  # some editors begin with a mark
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"the keys in {path} cannot be read: {error}") from None
             if not keys:
