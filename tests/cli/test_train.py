@@ -260,6 +260,23 @@ def test_a_refused_training_leaves_no_folder(here, shell, data):
     assert (Path("new").exists(), list(Path("old").iterdir())) == (False, [])
 
 
+@pytest.mark.parametrize("role", ["--dev", "--test"])
+@pytest.mark.parametrize("file", ["other.conll", "train.seg"])
+def test_a_held_out_file_of_another_task_is_refused_before_training(here, shell, role, file):
+    Path("other.conll").write_text("He\tB-NP\nslept\tO\n")
+    done = shell("train", "-m", "hmm", "--train", "train.conll", role, file, "-o", "new")
+    assert done.code == 1
+    assert f"trellis: {file} has the labels " in done.err
+    assert "none in common" in done.err
+    assert not Path("new").exists()
+
+
+def test_labels_of_words_that_are_not_learned_are_told(here, shell):
+    done = shell("train", "-m", "hmm", "--task", "seg", "--train", "train.conll", "-o", "model")
+    assert "train.conll: the tokens are the right words, and the labels B-LOC, B-PER, " in done.err
+    assert done.code == 0
+
+
 def test_a_traceback_only_with_debug(here, shell):
     assert "Traceback" in shell(*TRAIN, "--set", "c3=1", "--debug").err
     assert "Traceback" in shell("--debug", *TRAIN, "--set", "c3=1").err

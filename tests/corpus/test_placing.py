@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,42 @@ def test_a_tag_before_its_token_is_refused_with_the_options_that_read_it(
         corpus.read(path)
     assert corpus.read(path, tokens=-1, tags=0).sentences[0].tokens == ("Ada", "left", "Oslo", ".")
     assert corpus.read(path, tokens=0).sentences[0].tokens == tuple(token[tag] for token in SENTENCES[0])
+
+
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [
+        (lambda i, token: f"0.9{i % 10}", "numbers; give --tags -2 "),
+        (
+            lambda i, token: f"{token.lower()}{i}",
+            "'ada0' and the like, and what looks like tags in column 1; give --tags 1 ",
+        ),
+    ],
+)
+def test_what_is_no_tag_in_the_last_column_is_refused(tmp_path: Path, last: Any, found: str) -> None:
+    tokens = [token for sentence in SENTENCES for token in sentence]
+    path = tmp_path / "a.conll"
+    path.write_text("".join(f"{name}\t{tag}\t{last(i, name)}\n" for i, (name, _, tag) in enumerate(tokens)))
+    with pytest.raises(DataError, match=rf"a\.conll: expected tags in the last column, found {found}"):
+        corpus.read(path)
+    assert corpus.read(path, tags=1).sentences[0].tags[0] == "B-PER"
+    assert corpus.read(path, tags=2).sentences[0].tags[0] == last(0, "Ada")
+
+
+def test_labels_of_whole_texts_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("I like this film a lot\tgood\nAn evening that is lost\tbad\n" * 5)
+    with pytest.raises(DataError, match=r"a\.tsv: expected a token and its tag per line, found texts such as 'I like"):
+        corpus.read(path)
+    assert len(corpus.read(path, tokens=0).sentences[0]) == 10
+
+
+@pytest.mark.parametrize("content", ['{\n "tokens": ["a"],\n "tags": ["O"]\n}\n', '["Ada", "B-PER"]\n'])
+def test_json_of_another_shape_is_not_taken_for_words(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"a\.jsonl:1: expected (a )?JSON"):
+        corpus.read(path)
 
 
 @pytest.mark.parametrize("separator", [" ", "\t"])

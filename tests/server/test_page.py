@@ -375,6 +375,7 @@ def test_a_phone_shows_no_keys(browser: Browser, server: Running) -> None:
         page.locator(".span").first.click()
         for hint in page.locator(".keys, kbd").all():
             expect(hint).to_be_hidden()
+        assert re.findall(r"\bW\b|Ctrl|Enter|Shift|press", page.locator("main").inner_text()) == []
         assert page.locator(".bar").evaluate("one => one.clientHeight") < 60  # in one line
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trellis.cli.io import Reader, remembered_options, some, tell_notes, tell_reading, tell_unseen
+from trellis.cli.io import Reader, remembered_options, tell_notes, tell_reading, unseen_labels
 from trellis.cli.options import (
     Annotations,
     Columns,
@@ -19,11 +19,10 @@ from trellis.cli.options import (
     check_order,
 )
 from trellis.cli.score import judge, show
-from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
+from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, vocabulary
 from trellis.corpus import OnBadTags
 from trellis.errors import DataError, number_of, shown
 from trellis.models import Tagger, folder, load
-from trellis.tags import Scheme, detect
 from trellis.text import Sentence, Splitter, splitter
 
 _OTHER_TOKENS = 0.01
@@ -58,15 +57,9 @@ def evaluate(
     reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, remembered, annotations.spans)
     how, known = annotations.bad_tags, tagger.labels_
     truth = _tagged(reader, file, setting, how, quiet)
-    labels = Counter(tag for sentence in truth for tag in sentence.tags or ())
-    if labels and not labels.keys() & set(known):  # the file is about something else
-        raise DataError(
-            f"{file} has the labels {some(labels)}, and the model gives {', '.join(known[:5])}"
-            f"{', ...' if len(known) > 5 else ''}: they have none in common, so nothing could be right. Is it another "
-            "file, model, or column (--tags)?"
-        )
+    unseen = unseen_labels(file, truth, known)
     if not quiet:
-        tell_unseen(file, truth, known)
+        tell_notes(file, unseen)
         if setting.task not in (Task.SEG, Task.SEG_POS) and (note := split_differently(truth, tokenizer)):
             tell_notes(file, [note])
     seen = None
@@ -115,14 +108,6 @@ def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: 
     if not data.sentences:
         raise DataError(f"{path}: there is no sentence to score")
     mended, notes = in_scheme(data.sentences, setting, how)
-    tags = [sentence.tags for sentence in data.sentences if sentence.tags]
-    if setting.task is Task.SEG and not is_spelled(data.sentences) and detect(tags).scheme is not Scheme.PLAIN:
-        ignored = some(Counter(tag for sequence in tags for tag in sequence))
-        notes = [
-            *notes,
-            f"the model divides text into words: the tokens count as the right words, and the labels {ignored} for "
-            "nothing",
-        ]
     if not quiet:
         tell_notes(path, notes)
     if not mended:

@@ -27,7 +27,7 @@ from trellis.corpus import conll as corpus_conll
 from trellis.corpus import conllu as corpus_conllu
 from trellis.corpus import segmented as corpus_segmented
 from trellis.corpus.tables import LONG, TableWriter, table_columns
-from trellis.errors import DataError, shown
+from trellis.errors import DataError, shown, some_of
 from trellis.models import Labelling, Tagged, folder
 from trellis.models.data import Label
 from trellis.tags import Scheme, Style
@@ -72,22 +72,18 @@ def tell_notes(path: str, notes: Iterable[str]) -> None:
         typer.echo(note if note.startswith(" ") else f"{path}: {note}", err=True)
 
 
-def tell_unseen(path: str, sentences: Iterable[Sentence], labels: Iterable[str]) -> None:
-    """Say which labels of a file a model does not know: they count as missed."""
-    known = set(labels)
-    unseen = Counter(tag for sentence in sentences for tag in sentence.tags or () if tag not in known)
-    if unseen:
-        typer.echo(
-            f"{path}: tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
-            f"with {some(unseen)}",
-            err=True,
+def unseen_labels(path: str, sentences: Iterable[Sentence], known: Sequence[str]) -> list[str]:
+    """A note on the labels of a file that a model does not know; a file that is about something else is refused."""
+    labels = Counter(tag for sentence in sentences for tag in sentence.tags or ())
+    unseen = Counter({label: count for label, count in labels.items() if label not in known})
+    listed = some_of([f"{label} ({count:,})" for label, count in unseen.most_common()], _SHOWN)
+    if unseen and labels.keys() - unseen.keys() <= {"O"}:
+        raise DataError(
+            f"{path} has the labels {listed}, and the model gives {some_of(known, 5)}: they have none in common, so "
+            "nothing could be right. Is it another file, model, or column (--tags)?"
         )
-
-
-def some(labels: Counter[str]) -> str:
-    """The most frequent labels with their counts."""
-    listed = ", ".join(f"{label} ({count:,})" for label, count in labels.most_common(_SHOWN))
-    return f"{listed}, ..." if len(labels) > _SHOWN else listed
+    told = f"tokens with labels that the training data lack, which count as missed: {unseen.total():,}, with {listed}"
+    return [told] if unseen else []
 
 
 @dataclass(frozen=True)

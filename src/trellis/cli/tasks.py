@@ -6,11 +6,12 @@ import enum
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypedDict
 
 from trellis import metrics
 from trellis.corpus import OnBadTags, mend_tags, sentence_from_words, to_characters, to_words, words_from_sentence
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, some_of
 from trellis.models.data import are_characters
 from trellis.tags import Detection, Scheme, Style, convert_tags, detect
 from trellis.tags.detection import MOST_ODD, respelled
@@ -150,6 +151,9 @@ def in_scheme(
     sentences = mended.sentences
     if setting.task is Task.SEG:
         if not is_spelled(sentences):  # the tokens are the words
+            if fit.scheme is not Scheme.PLAIN and (labels := sorted(set(chain.from_iterable(sequences)))):
+                told = f"the tokens are the right words, and the labels {some_of(labels)} count for nothing"
+                mended.notes.append(told)
             sentences = [
                 sentence_from_words(one.tokens, scheme=setting.scheme, path=one.path, line=one.line_of(0))
                 for one in sentences

@@ -23,7 +23,7 @@ from rich.table import Column, Table
 
 from trellis import __version__, config
 from trellis.cli import StoppableLine, program, stoppable
-from trellis.cli.io import Reader, output, tell_notes, tell_unseen
+from trellis.cli.io import Reader, output, tell_notes, unseen_labels
 from trellis.cli.options import (
     Annotations,
     Columns,
@@ -205,7 +205,7 @@ def train(
             streamed.join()
         for role in ("dev", "test"):
             if role in data.files and not quiet:
-                tell_unseen(paths[role], data.files[role], tagger.labels_)
+                tell_notes(paths[role], unseen_labels(paths[role], data.files[role], tagger.labels_))
         say.print(f"{model}: {_ending(tagger.history_)}, {seconds:.1f} s")
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
@@ -317,6 +317,9 @@ class Data:
                 tell_notes(paths[role], mended)
         if not data.files["train"].sentences:
             raise DataError(f"{paths['train']}: there is no sentence left to learn from")
+        known = list(dict.fromkeys(tag for one in data.files["train"] for tag in one.tags or ()))
+        for role in data.files:
+            unseen_labels(paths[role], data.files[role], known)  # a file of another task is refused now
         if is_read_once:
             say.print(
                 f"train: read as it is learned from; task and scheme by its first {len(raw['train']):,} sentences"

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from trellis.corpus.sniff import BREAK, CAPITALS, DOCSTART, SPAN_LABEL, mostly, sample_lines
+from trellis.corpus.sniff import BREAK, CAPITALS, DOCSTART, SPAN_LABEL, look_like_tags, mostly, sample_lines
 from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import CorpusError, DataError, number_of, shown
 from trellis.text import Sentence
@@ -195,17 +195,12 @@ def _find_layout(
     tag = None if tag == token else tag  # a file of one column has no tags
     extra = [(name, i) for i, name in enumerate(names) if i not in (token, tag)]
     layout = _Layout(number, Table(width), tabs, comment, token, tag, extra)
-    if tokens is None and width > 1:
-        _check_placing(source, layout)
-    rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)] if width > 2 else []
+    rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)] if width > 1 else []
     rows = [cells for cells in rows if len(cells) == width and cells[0] != DOCSTART]
-    last = [row[-1] for row in rows]
-    if gold and tags == -1 and (_count_tokens(last) or _count_sentences(last)):
-        raise DataError(
-            f"{source.name}: expected tags in the last column, found numbers that count tokens or sentences; give "
-            "--tags -2 (in Python tags=-2), or wherever they are; if these are the tags, give --tags "
-            f"{width - 1} (in Python tags={width - 1})"
-        )
+    if tokens is None:
+        _check_first(source, layout, rows)
+    if gold and tags == -1:
+        _check_last(source, rows)
     if extra and BREAK.search(source.head) is None:
         columns_of_numbers = ((i, [row[i] for row in rows]) for _, i in extra)
         kinds = ((i, _count_tokens(values), _count_sentences(values)) for i, values in columns_of_numbers)
@@ -248,6 +243,8 @@ def _divided(sentence: Sentence, layout: _Layout, values: Sequence[str]) -> Iter
 # Columns that are not where they usually are are refused, since they would be learned from in silence. In
 # ``1 Ada B-PER`` the first column counts the tokens or the sentences; in ``B-PER Ada`` the tag stands before its token.
 
+_DECIMAL = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
+_BLANKS_OF_TEXT = 3
 _FEWEST = 4
 """Lines that are needed to say that numbers count them."""
 _RATIO, _CLEAR_RATIO = 3, 10
@@ -255,24 +252,49 @@ _RATIO, _CLEAR_RATIO = 3, 10
 _MANY = 50
 
 
-def _check_placing(source: Source, layout: _Layout) -> None:
+def _check_first(source: Source, layout: _Layout, rows: list[list[str]]) -> None:
     """Refuse a file whose first lines show that its first column has no tokens."""
-    rows = [layout.tabbed(line).split("\t") for line in sample_lines(source.head)]
-    rows = [cells for cells in rows if cells[0] != DOCSTART and len(cells) == layout.table.width]
     first = [cells[layout.token] for cells in rows]
     keep = "if they are the tokens, give --tokens 0 (in Python tokens=0)"
+    texts = [value for value in first if value.count(" ") >= _BLANKS_OF_TEXT]
+    if 2 * len(texts) > len(first):
+        raise DataError(
+            f"{source.name}: expected a token and its tag per line, found texts such as {shown(texts[0])}: Trellis "
+            f"labels tokens, not whole texts; {keep}"
+        )
     if _count_tokens(first) or (layout.table.width > 2 and _number_words(first, [cells[1] for cells in rows])):
         raise DataError(
             f"{source.name}: expected tokens in the first column, found numbers that count them or their sentences; "
             f"give --tokens 1 (in Python tokens=1), or wherever they are (from 0); {keep}"
         )
-    last = None if layout.tag is None else [cells[layout.tag] for cells in rows]
-    if last is not None and (_are_labels(first, last) or _are_fewer(first, last)):
+    last = [] if layout.tag is None else [cells[layout.tag] for cells in rows]
+    if last and (_are_labels(first, last) or _are_fewer(first, last)):
         some = ", ".join(shown(value) for value in sorted(set(first), key=first.index)[:3])
         raise DataError(
             f"{source.name}: expected tokens in the first column and tags in the last one, found what looks like tags "
             f"in the first ({some}) and like tokens in the last; give --tokens -1 --tags 0 (in Python tokens=-1, "
             f"tags=0); {keep}"
+        )
+
+
+def _check_last(source: Source, rows: list[list[str]]) -> None:
+    """Refuse a file whose first lines show that its last column has no tags."""
+    last = [cells[-1] for cells in rows]
+    width = max(map(len, rows), default=0)
+    found, column = None, -2
+    if width > 2 and (_count_tokens(last) or _count_sentences(last)):
+        found = "numbers that count tokens or sentences"
+    elif len(last) >= _FEWEST and all(map(_DECIMAL.fullmatch, last)):
+        found = "numbers"
+    elif not look_like_tags(last, short=True):
+        columns = ((i, [cells[i] for cells in rows]) for i in range(1, width - 1))
+        column = next((i for i, values in columns if _are_labels(values, last)), 0)
+        found = f"{shown(last[0])} and the like, and what looks like tags in column {column}" if column else None
+    if found is not None:
+        others = f"give --tags {column} (in Python tags={column}), or wherever they are (from 0); " if width > 2 else ""
+        raise DataError(
+            f"{source.name}: expected tags in the last column, found {found}; {others}if these are the tags, give "
+            f"--tags {width - 1} (in Python tags={width - 1})"
         )
 
 

@@ -98,7 +98,7 @@ def guess_format(source: Source) -> tuple[Format, str]:
     trusted = (
         by_content is None
         or by_name in ("conllu", "segmented", "brat")
-        or (by_name == "csv" and by_content[0] == "segmented")
+        or (by_name in ("csv", "jsonl") and by_content[0] == "segmented")
         or (by_name == "conll" and by_content[0] not in ("conll", "conllu", "wordtag", "csv"))
     )
     if by_name is not None and trusted:
