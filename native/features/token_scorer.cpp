@@ -38,19 +38,41 @@ int64_t ShapeWeights<R>::find(const KeyPlace* places, int64_t count, BlockPlace*
 // The weights of each key, in full or as a list. Blocks are numbered by their keys or, if those are many, in the order of
 // their first appearance: the table holds the numbers until it is known where the blocks are.
 template <typename R>
-void ShapeWeights<R>::make(const Shape& shape, const std::vector<Use>& uses, const Pairs& pairs, const R* weights) {
-  first_rows_.assign(shape.first_rows.begin(), shape.first_rows.end());
+void ShapeWeights<R>::make(const TemplateSet& set, int shape, const FormAttributes& attributes, const Pairs& pairs,
+                           const R* weights) {
+  first_rows_.assign(set.shapes[size_t(shape)].first_rows.begin(), set.shapes[size_t(shape)].first_rows.end());
   L_ = pairs.labels_in_all;
-  checked_count(int64_t(uses.size()), "uses of features");
-  if (!direct_) table_ = HashTable<WeightSlot>(uses.size() / first_rows_.size());
-  std::vector<uint32_t> blocks(uses.size()), counts(direct_ ? possible_ : 0, 0);  // of each use; of weights by block
-  counts.reserve(uses.size());
-  for (size_t i = 0; i < uses.size(); ++i) {
-    constexpr size_t ahead = 16;
-    if (!direct_ && i + ahead < uses.size()) table_.fetch(uses[i + ahead].key);
-    blocks[i] = direct_ ? uint32_t(uses[i].key) : table_.add(uses[i].key, {uint32_t(table_.count()), 0}).begin;
-    if (blocks[i] == counts.size()) counts.push_back(0);
-    counts[blocks[i]] += uint32_t(pairs.ends[uses[i].attribute] - pairs.begin(uses[i].attribute));
+  std::vector<const Template*> templates;
+  size_t uses = 0;
+  for (const Template& own : set.templates) {
+    if (own.shape != shape) continue;
+    templates.push_back(&own);
+    uses += attributes.count(own.form);
+  }
+  checked_count(int64_t(uses), "uses of features");
+  if (!direct_) table_ = HashTable<WeightSlot>(2 * uses / (first_rows_.size() + 1));
+  std::vector<uint32_t> blocks, counts(direct_ ? possible_ : 0, 0);  // of each use, or -1; of weights by block
+  blocks.reserve(uses), counts.reserve(uses / first_rows_.size());
+  std::vector<int32_t> parts(radices_.size());
+  for (const Template* own : templates) {
+    constexpr size_t chunk = 64;  // keys that are searched for together
+    uint64_t keys[chunk];
+    for (size_t first = 0; first < attributes.count(own->form); first += chunk) {
+      const int32_t* items = attributes.of(own->form) + first;
+      const size_t count = std::min(chunk, attributes.count(own->form) - first);
+      for (size_t i = 0; i < count; ++i) {
+        keys[i] = key_of(*own, FormKey(set, attributes.keys[uint64_t(items[i])]), parts);
+        if (!direct_) table_.fetch(keys[i]);
+      }
+      for (size_t i = 0; i < count; ++i) {
+        blocks.push_back(keys[i] == no_key ? uint32_t(-1)
+                         : direct_         ? uint32_t(keys[i])
+                                           : table_.add(keys[i], {uint32_t(table_.count()), 0}).begin);
+        if (keys[i] == no_key) continue;
+        if (blocks.back() == counts.size()) counts.push_back(0);
+        counts[blocks.back()] += uint32_t(pairs.ends[items[i]] - pairs.begin(items[i]));
+      }
+    }
   }
   std::vector<WeightSlot> slots(counts.size());
   int64_t full = 0, listed = 0;
@@ -63,14 +85,18 @@ void ShapeWeights<R>::make(const Shape& shape, const std::vector<Use>& uses, con
   checked_count(full, "blocks of weights"), checked_count(listed, "weights in lists");
   full_ = Block<R>(full * width(), R(0));
   listed_.resize(size_t(listed));
-  for (size_t i = 0; i < uses.size(); ++i) {
-    const auto& [key, entry, attribute] = uses[i];
-    const WeightSlot& slot = slots[blocks[i]];
-    for (int64_t p = pairs.begin(attribute); p < pairs.ends[attribute]; ++p) {
-      if (slot.count == full_block) {
-        full_[int64_t(slot.begin) * width() + entry * L_ + pairs.labels[p]] += weights[p];
-      } else {
-        listed_[counts[blocks[i]]++] = {pairs.labels[p], uint16_t(entry), weights[p]};
+  const uint32_t* block = blocks.data();
+  for (const Template* own : templates) {
+    for (size_t i = 0; i < attributes.count(own->form); ++i, ++block) {
+      if (*block == uint32_t(-1)) continue;
+      const int32_t attribute = attributes.of(own->form)[i];
+      const WeightSlot& slot = slots[*block];
+      for (int64_t p = pairs.begin(attribute); p < pairs.ends[attribute]; ++p) {
+        if (slot.count == full_block) {
+          full_[int64_t(slot.begin) * width() + own->entry * L_ + pairs.labels[p]] += weights[p];
+        } else {
+          listed_[counts[*block]++] = {pairs.labels[p], uint16_t(own->entry), weights[p]};
+        }
       }
     }
   }
@@ -79,6 +105,20 @@ void ShapeWeights<R>::make(const Shape& shape, const std::vector<Use>& uses, con
   } else {
     table_.for_values([&](WeightSlot& slot) { slot = slots[slot.begin]; });
   }
+}
+
+// Those of each form one after another, as the shape of its templates needs them: a shape reads no others.
+FormAttributes::FormAttributes(const TemplateSet& set, const AttributeIndex& attributes, const Pairs& pairs)
+    : keys(attributes.keys()), ends_(set.forms.size() + 1, 0) {
+  const auto for_known = [&](auto f) {
+    for (int64_t a = 0; a < pairs.attributes; ++a)
+      if (pairs.begin(a) < pairs.ends[a]) f(a, size_t(FormKey(set, keys[uint64_t(a)]).form));
+  };
+  for_known([&](int64_t, size_t form) { ++ends_[form + 1]; });
+  std::partial_sum(ends_.begin(), ends_.end(), ends_.begin());
+  std::vector<size_t> next(ends_);
+  items_.resize(ends_.back());
+  for_known([&](int64_t a, size_t form) { items_[next[form]++] = int32_t(a); });
 }
 
 template <typename R>
@@ -97,34 +137,9 @@ TemplateWeights<R>::TemplateWeights(const AttributeIndex& attributes, const Pair
     for (const Part& part : set.shapes[s].parts) counts.push_back(values[size_t(part.reading)].count());
     shapes[s].set_radices(counts);
   }
-  std::vector<std::vector<const Template*>> of_form(set.forms.size());
-  for (const Template& own : set.templates) of_form[size_t(own.form)].push_back(&own);
-  std::vector<int64_t> attributes_of(set.forms.size(), 0);
-  for (int64_t a = 0; a < pairs.attributes; ++a) ++attributes_of[size_t(FormKey(set, attributes.keys()[uint64_t(a)]).form)];
-  std::vector<std::vector<typename ShapeWeights<R>::Use>> uses(shapes.size());
-  for (const Template& own : set.templates) {
-    auto& those = uses[size_t(own.shape)];
-    those.reserve(those.capacity() + size_t(attributes_of[size_t(own.form)]));
-  }
-  std::vector<int32_t> parts;
-  for (int64_t a = 0; a < pairs.attributes; ++a) {
-    if (pairs.begin(a) == pairs.ends[a]) continue;
-    const FormKey key(set, attributes.keys()[uint64_t(a)]);
-    for (const Template* own : of_form[size_t(key.form)]) {
-      const ShapeWeights<R>& shape = shapes[size_t(own->shape)];
-      parts.assign(shape.radices().size(), -1);
-      bool possible = true;  // one cell cannot read as two values
-      for (size_t v = 0; v < own->parts.size(); ++v) {
-        int32_t& part = parts[size_t(own->parts[v])];
-        possible &= part < 0 || part == key.value(v);
-        part = key.value(v);
-      }
-      if (possible) uses[size_t(own->shape)].push_back({shape.key_of(parts.data()), own->entry, int32_t(a)});
-    }
-  }
+  const FormAttributes of_forms(set, attributes, pairs);
   run_tasks(int64_t(shapes.size()), num_threads(), [&](int64_t s) {
-    shapes[size_t(s)].make(set.shapes[size_t(s)], uses[size_t(s)], pairs, weights);
-    release(uses[size_t(s)]);
+    shapes[size_t(s)].make(set, int(s), of_forms, pairs, weights);
   });
   for (size_t r = 0; r < values.size(); ++r) {
     const int shape = set.shape_alone(int(r));

@@ -15,23 +15,27 @@
 
 namespace trellis::features {
 
+// The attributes of a model that have weights, by form.
+class FormAttributes {
+ public:
+  FormAttributes(const TemplateSet& set, const AttributeIndex& attributes, const Pairs& pairs);
+  size_t count(int form) const { return ends_[size_t(form) + 1] - ends_[size_t(form)]; }
+  const int32_t* of(int form) const { return items_.data() + ends_[size_t(form)]; }
+
+  const StringList& keys;  // of all attributes
+
+ private:
+  std::vector<size_t> ends_;  // [1 + forms]
+  std::vector<int32_t> items_;
+};
+
 // The weights of a shape by the keys of its values: value 0 + radix 0 * (value 1 + radix 1 * ...).
 template <typename R>
 class ShapeWeights {
  public:
-  // An attribute that the values with this key give an entry.
-  struct Use {
-    uint64_t key;
-    int32_t entry, attribute;
-  };
   // What the keys of values are: values[part] are known of each part.
   void set_radices(const std::vector<uint64_t>& values);
-  uint64_t key_of(const int32_t* values) const {
-    uint64_t key = 0;
-    for (size_t part = radices_.size(); part-- > 0;) key = key * radices_[part] + uint64_t(values[part]);
-    return key;
-  }
-  void make(const Shape& shape, const std::vector<Use>& uses, const Pairs& pairs, const R* weights);
+  void make(const TemplateSet& set, int shape, const FormAttributes& attributes, const Pairs& pairs, const R* weights);
 
   const std::vector<uint64_t>& radices() const { return radices_; }
   // The places whose key has a block; how many.
@@ -50,6 +54,18 @@ class ShapeWeights {
 
  private:
   int64_t width() const { return int64_t(first_rows_.size()) * L_; }
+  // The key of the values of a template's feature, or no_key: one cell cannot read as two values. `parts` is memory.
+  uint64_t key_of(const Template& own, const FormKey& values, std::vector<int32_t>& parts) const {
+    std::fill(parts.begin(), parts.end(), -1);
+    for (size_t v = 0; v < own.parts.size(); ++v) {
+      int32_t& part = parts[size_t(own.parts[v])];
+      if (part >= 0 && part != values.value(v)) return no_key;
+      part = values.value(v);
+    }
+    uint64_t key = 0;
+    for (size_t part = radices_.size(); part-- > 0;) key = key * radices_[part] + uint64_t(parts[part]);
+    return key;
+  }
 
   std::vector<uint64_t> radices_;
   std::vector<int32_t> first_rows_;
