@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from tests.cli.conftest import sentences
 from tests.server.conftest import TEXT, Client, client_of
@@ -92,6 +93,17 @@ def test_every_address_answers_its_example_as_the_document_says(annotating: Clie
         else:
             answer = annotating.post(path, item["post"]["requestBody"]["content"]["application/json"]["example"])
         assert answer.status_code == 200, path
+
+
+def test_an_application_may_be_started_again(own_folders: dict[str, Path], tmp_path: Path) -> None:
+    settings = ServerSettings(annotation=AnnotationSettings(tmp_path / "kept.jsonl"))
+    app = create_app(ModelRegistry({"ner": own_folders["ner"]}), settings)
+    for count in (1, 2, 3):
+        with TestClient(app, base_url="http://localhost") as http:
+            assert http.get("/readyz").json()["status"] == "ready"
+            assert http.post("/v1/tag", json={"texts": [TEXT]}).status_code == 200
+            kept = http.post("/v1/corrections", json={"tokens": [f"a{count}"], "tags": ["O"]})
+            assert kept.json()["sentences"] == count
 
 
 def test_a_new_model_can_be_rejected(annotating: Client) -> None:

@@ -80,35 +80,38 @@ class Routes:
     """What answers at each address, and what they share."""
 
     def __init__(self, registry: ModelRegistry, settings: ServerSettings) -> None:
-        self._registry, self._limits, self._reload_seconds = registry, settings.limits, settings.reload_seconds
+        self._registry, self._limits, self._settings = registry, settings.limits, settings
         self.metrics = Metrics(lambda: self._batcher.queued)
-        self._batcher = Batcher(self._limits, self.metrics.batch)
-        self._annotation = Annotation(registry, self._limits, self._batcher, settings.annotation)
+        self._open()
         self._builder, self._bodies = JobBuilder(registry, self._limits), BodyReader(self._limits)
         self._document, self._reference = encode(openapi.document(self._limits)), openapi.page(self._limits)
         page = (file for file in resources.files("trellis.server").joinpath("page").iterdir() if file.is_file())
         self._files = {file.name: (file.read_bytes(), _MEDIA[file.name.rpartition(".")[2]]) for file in page}
+
+    def _open(self) -> None:
+        self._batcher = Batcher(self._limits, self.metrics.batch)
+        self._annotation = Annotation(self._registry, self._limits, self._batcher, self._settings.annotation)
         self._status: Literal["ready", "starting", "stopping"] = "starting"
 
     def table(self) -> list[Route]:
         """A route for each operation of the interface, and those of the page."""
-        builder, annotation = self._builder, self._annotation
+        builder = self._builder
         handlers: dict[str, Callable[[Request], Any]] = {
             "tag": self._tag,
             "trellis": lambda request: self._ask(request, builder.trellis),
             "explain": lambda request: self._ask(request, builder.explain),
             "predict": lambda request: self._ask(request, lambda body: prediction_job(body, builder)),
             "correct": self._correct,
-            "next": lambda request: annotation.next(),
+            "next": lambda request: self._annotation.next(),
             "learn": self._learn,
-            "accept": lambda request: annotation.accept(),
-            "reject": lambda request: annotation.reject(),
+            "accept": lambda request: self._annotation.accept(),
+            "reject": lambda request: self._annotation.reject(),
             "setup": lambda request: LabelStudioSetup(version_of(self._registry.get())),
             "webhook": lambda request: LabelStudioHealth(),
             "models": lambda request: schemas.ModelsAnswer(
                 [model.about() for model in self._registry], self._limits.body_bytes
             ),
-            "annotation": lambda request: annotation.state(),
+            "annotation": lambda request: self._annotation.state(),
             "healthz": lambda request: schemas.Health(),
             "health": lambda request: LabelStudioHealth(),
             "readyz": self._readyz,
@@ -124,7 +127,9 @@ class Routes:
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         """Watch the files of models from start to stop; then answer what was accepted, and nothing more."""
-        if self._reload_seconds > 0:
+        if self._status == "stopping":  # it was stopped before, and is started again
+            self._open()
+        if self._settings.reload_seconds > 0:
             await asyncio.to_thread(self._registry.refresh)
         watching = asyncio.create_task(self._watch())
         self._status = "ready"
@@ -139,8 +144,8 @@ class Routes:
 
     async def _watch(self) -> None:
         """Look at the files of models now and then; they are opened in a thread, and requests go on meanwhile."""
-        while self._reload_seconds > 0:
-            await asyncio.sleep(self._reload_seconds)
+        while self._settings.reload_seconds > 0:
+            await asyncio.sleep(self._settings.reload_seconds)
             self.metrics.reloads.inc(len(await asyncio.to_thread(self._registry.refresh)))
 
     async def _tag(self, request: Request) -> Any:
