@@ -331,7 +331,8 @@ class HMMObjective:
         numbers: IntArray | None = None,
     ) -> None:
         L, V = num_states, num_symbols
-        flat = check_symbols(symbols, V)
+        flat = plain_array(symbols, np.int64)
+        assert not flat.size or 0 <= flat.min() <= flat.max() < V
         self._lengths = check_lengths(lengths, len(flat))
         self.L, self.V, self.size = L, V, L * (1 + L + V)
         self.e_step: Objective = self
@@ -403,18 +404,6 @@ class HMMObjective:
             np.divide(counts, sums, out=out)
         else:
             out[...] = normalised(counts.T, old.T).T
-
-
-def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
-    """Symbols as int64[N], each in 0..V-1."""
-    array = np.asarray(symbols)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ModelError(f"symbols must be integers (N,), got {array.dtype} of shape {array.shape}")
-    array = plain_array(array, np.int64)
-    outside = np.flatnonzero((array < 0) | (array >= V))
-    if len(outside):
-        raise ModelError(f"symbol {array[outside[0]]} at token {outside[0]} is not in 0..{V - 1}")
-    return array
 
 
 def _joint(counts: Probabilities, p: Probabilities, *, structural_zeros: bool = False) -> float:
