@@ -47,14 +47,12 @@ def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreErr
         _remove(partial)
 
 
-def write_together(
-    contents: Mapping[Path, str | Callable[[Path], object]], error: type[TrellisError] = StoreError
-) -> None:
+def write_together(contents: Mapping[Path, str | Callable[[Path], object]]) -> None:
     """Write several files, given as texts or as functions that write to a path: all of them, or if one fails none.
 
     Only a kill at the very moment when they get their names may leave some of them as they were.
     """
-    targets = {path: _resolved(path, error) for path in contents}
+    targets = {path: _resolved(path, StoreError) for path in contents}
     partials = {path: _beside(target) for path, target in targets.items()}
     old: dict[Path, Path] = {}  # the old files, under another name, while the new ones take their places
     path = next(iter(contents))
@@ -67,7 +65,7 @@ def write_together(
                 try:
                     content(partials[path])
                 except StoreError as problem:  # which names the temporary file
-                    raise error(str(problem).replace(str(partials[path]), str(path))) from None
+                    raise StoreError(str(problem).replace(str(partials[path]), str(path))) from None
             _sync(partials[path])
         for path, target in targets.items():
             if target.exists():
@@ -92,7 +90,7 @@ def write_together(
         for folder in {target.parent for target in targets.values()}:
             _sync(folder)
     except OSError as problem:
-        raise _unwritable(path, problem, error) from None
+        raise _unwritable(path, problem, StoreError) from None
     finally:
         for left in (*partials.values(), *old.values()):
             _remove(left)
@@ -145,7 +143,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisEr
         partial.write_bytes(data)
 
 
-def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
+def remove_folder(folder: str | os.PathLike[str]) -> None:
     """Remove a folder with everything in it, if it exists: others see either the whole folder or none."""
     target = Path(folder)
     partial = _beside(target)
@@ -154,7 +152,7 @@ def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = St
     except FileNotFoundError:
         return
     except OSError as problem:
-        raise error(f"{target} cannot be removed: {problem.strerror or problem}") from None
+        raise StoreError(f"{target} cannot be removed: {problem.strerror or problem}") from None
     shutil.rmtree(partial, ignore_errors=True)
 
 

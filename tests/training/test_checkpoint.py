@@ -156,10 +156,10 @@ def test_another_training_cannot_go_on(path, changed, error, message):
 
 def test_what_is_said_later_counts_too(path):
     folder = with_checkpoint(path)
-    folder.identify(machine={"processes": 1})
+    folder.identify(settings={"arithmetic": "no"})
     again = begin(path, resume=True)
-    with pytest.raises(ModelError, match="began with processes 1, now it is 2"):
-        again.identify(machine={"processes": 2})
+    with pytest.raises(ConfigError, match="another arithmetic: the training began with 'no', now it is 'bf16'"):
+        again.identify(settings={"arithmetic": "bf16"})
 
 
 def test_another_family_cannot_go_on(path):

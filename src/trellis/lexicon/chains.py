@@ -283,7 +283,7 @@ class _Musts:
         )
 
     def _demand(self, musts: Occurrences, row: int) -> str:
-        """What the lexicon says about one must, for messages."""
+        """One must in words, for messages."""
         entry, begin, end = musts.which(row), int(musts.begin[row]), int(musts.end[row])
         item = self.inputs[int(musts.sequence[row])]
         tokens = (item.tokens if isinstance(item, Sentence) else item)[begin:end]

@@ -111,14 +111,14 @@ def detect_style(labels: Iterable[str]) -> Style:
     return Style.SUFFIX if suffixed > prefixed else Style.PREFIX
 
 
-def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = None) -> list[Detection]:
+def fit_schemes(sequences: Iterable[Sequence[str]]) -> list[Detection]:
     """Each scheme that can read all labels, with its illegal steps: fewest first, then fewest unused roles, then IOB2.
 
     PLAIN reads anything, so it comes last and never fails.
     """
     pairs = NumberedLabels(sequences).pairs()
     counts = _counts(pairs)
-    style = style or detect_style(counts)
+    style = detect_style(counts)
     fits = [_fit(pairs, counts, scheme, style) for scheme in Scheme if scheme is not Scheme.PLAIN]
     ranked = sorted((fit for fit in fits if not fit.odd), key=lambda fit: fit.rank)
     return [*ranked, Detection(Scheme.PLAIN, style)]

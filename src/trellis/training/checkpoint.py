@@ -56,7 +56,7 @@ _UNABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EI
 
 @dataclass(slots=True)
 class FolderState:
-    """The content of state.json; a training that continues must agree with `settings`, `data` and `machine`."""
+    """The content of state.json; a training that continues must agree with `settings` and `data`."""
 
     state: Literal["begun", "finished"]
     model: str
@@ -65,7 +65,6 @@ class FolderState:
     """Those that influence the weights, by the names under which they are set."""
     data: dict[str, Any] = field(default_factory=dict)
     """Fingerprints, by the name of what they describe."""
-    machine: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 
     def __str__(self) -> str:
@@ -100,17 +99,11 @@ class TrainingFolder:
         self._state = earlier if earlier is not None and self.resuming else FolderState("begun", model, _now())
         self._has_begun = False
 
-    def identify(
-        self,
-        *,
-        settings: Mapping[str, Any] | None = None,
-        data: Mapping[str, Any] | None = None,
-        machine: Mapping[str, Any] | None = None,
-    ) -> None:
+    def identify(self, *, settings: Mapping[str, Any] | None = None, data: Mapping[str, Any] | None = None) -> None:
         """Say what is trained; a training that continues must be the same one. The first call begins it."""
         if not self.is_main:
             return
-        given = {"settings": settings or {}, "data": data or {}, "machine": machine or {}}
+        given = {"settings": settings or {}, "data": data or {}}
         for part, values in given.items():
             known = getattr(self._state, part)
             for name, now in values.items():
@@ -199,19 +192,16 @@ def read_state(path: Path) -> FolderState | None:
 
 
 def _changed(part: str, name: str, was: Any, now: Any) -> ConfigError | ModelError:
-    """The error of a training that continues with another setting, with other data or on another machine."""
+    """The error of a training that continues with another setting or with other data."""
     if part == "settings":
         values = ["unset" if value is None else repr(value) for value in (was, now)]
         return ConfigError(
             f"cannot resume with another {name}: the training began with {values[0]}, now it is {values[1]}"
         )
-    if part == "data":
-        values = ["none" if value is None else value for value in (was, now)]
-        return ModelError(
-            f"cannot resume: the {name} differ from those that the training began with (then {values[0]}, "
-            f"now {values[1]})"
-        )
-    return ModelError(f"cannot resume: the training began with {name} {was!r}, now it is {now!r}")
+    values = ["none" if value is None else value for value in (was, now)]
+    return ModelError(
+        f"cannot resume: the {name} differ from those that the training began with (then {values[0]}, now {values[1]})"
+    )
 
 
 def _now() -> str:

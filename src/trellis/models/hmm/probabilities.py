@@ -187,7 +187,7 @@ class Probabilities:
         return np.concatenate([self.start, self.transitions.ravel(), self.emissions.ravel()])
 
     def widened(self, L: int, V: int, fill: float = 0.0) -> Probabilities:
-        """The same numbers with room for more states and symbols, which get `fill`."""
+        """These numbers with room for more states and symbols, which get `fill`."""
         states, symbols = self.num_states, self.num_symbols
         wide = Probabilities.filled(L, V, fill)
         wide.start[:states] = self.start

@@ -170,7 +170,7 @@ class _Training:
         """From the start, or from the newest checkpoint."""
         if self._folder is not None and self._checkpoints is not None:
             self._folder.keep = self._settings.keep_when_finished
-            self._folder.identify(machine={"arithmetic": self._machine.precision})
+            self._folder.identify(settings={"arithmetic": self._machine.precision})
             if self._folder.resuming:
                 self._restore(self._checkpoints)
         board = tensorboard_folder(self._settings.tensorboard, None if self._folder is None else self._folder.home)
