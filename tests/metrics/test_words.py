@@ -104,6 +104,13 @@ def test_what_cannot_be_scored_is_named():
         segmentation_scores([["a"]], [])
 
 
+def test_a_part_ends_where_both_have_a_boundary_though_one_side_has_few_words():
+    with mock.patch.object(words, "_WINDOW", 4):
+        many, few = ["a", "b", "c", "d", "ef", "g", "h"], ["abcd", "ef", "gh"]
+        assert common_words(many, few) == [4]
+        assert common_words(few, many) == [1]
+
+
 @relaxed
 @given(pairs, st.integers(1, 4))
 def test_a_long_sentence_is_aligned_part_by_part(pair, window):
