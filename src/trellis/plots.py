@@ -81,8 +81,6 @@ def svg(pictures: Sequence[Picture]) -> str:
 
 
 class Curve(NamedTuple):
-    """A line through points."""
-
     name: str
     colour: str
     points: list[tuple[float, float]]

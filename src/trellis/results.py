@@ -143,15 +143,12 @@ class Report(ABC):
         return data_frame(self.to_records(), grid.columns)
 
     def _repr_html_(self) -> str:
-        """The table, for notebooks."""
         return self.grid().to_html()
 
     def __str__(self) -> str:
-        """The table with its title, as ``print`` shows it."""
         return self.grid().to_text()
 
     def __rich__(self) -> Table:
-        """Let ``console.print(result)`` show the table."""
         return self.to_rich()
 
 

@@ -89,8 +89,6 @@ def _processed(parameter: Any, wanted: Any, convert: Callable[[Any, Any], Any], 
 
 
 class QuickCommand(QuickParameters, TyperCommand):
-    """A subcommand."""
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments; an option that is a setting of models, such as --epochs, is told what to write."""
         words = list(args)
@@ -112,7 +110,6 @@ class LazyGroup(QuickParameters, TyperGroup):
         self.commands: Any = dict.fromkeys(COMMANDS)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names in the order in which they are shown."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -266,8 +263,6 @@ def _fail(problem: str, debug: bool, *, code: int = 1) -> NoReturn:
 
 
 class Stop:
-    """Whether the user, or the system, asked to stop."""
-
     def __init__(self) -> None:
         self._signal: int | None = None
         self._deferred = False
@@ -279,11 +274,9 @@ class Stop:
 
     @property
     def was_asked(self) -> bool:
-        """Whether a signal came."""
         return self._signal is not None
 
     def hear(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
         self._signal = number
         if not self._deferred:
             raise KeyboardInterrupt
@@ -305,7 +298,6 @@ class StoppableLine:
         self._line, self._stop, self.every = line, stop, line.every
 
     def __call__(self, step: Step) -> None:
-        """Show a step."""
         self._line(step)
         if self._stop.was_asked:
             raise KeyboardInterrupt

@@ -105,8 +105,6 @@ TASKS = {task.name: task for task in (NER, SEG)}
 
 
 class TaskName(StrEnum):
-    """The tasks that can be asked for."""
-
     NER = "ner"
     SEG = "seg"
 
@@ -194,8 +192,6 @@ def _what_next(console: Console, task: DemoTask) -> None:
 
 @dataclass(slots=True)
 class Contestant:
-    """A tagger of the comparison."""
-
     name: str
     tagger: Tagger[Any]
     argmax: bool = False
@@ -281,15 +277,12 @@ class Board:
         self._rows: dict[str, list[Result] | str] = dict.fromkeys(names, "waiting")
 
     def training(self, name: str, step: Step | None = None) -> None:
-        """The family is being trained and has come to this step."""
         self._rows[name] = "training" if step is None else _described(step)
 
     def done(self, name: str, results: list[Result]) -> None:
-        """The family's figures are there."""
         self._rows[name] = results
 
     def __rich__(self) -> Table:
-        """The table in its present state."""
         headings = "F1", "illegal", "training", "tokens/s"
         columns = (Column(heading, justify="right", no_wrap=True) for heading in headings)
         table = Table(Column("model", no_wrap=True), *columns)

@@ -101,7 +101,6 @@ class Reader:
     """Options of the reader of spans."""
 
     def read(self, path: str) -> corpus.Corpus:
-        """All sentences of a file."""
         stream = self.open(path)
         sentences = list(stream)
         for sentence in sentences:
@@ -111,13 +110,11 @@ class Reader:
         return corpus.Corpus(sentences, stream.report)
 
     def sentences(self, path: str) -> Iterable[Sentence]:
-        """The sentences of a shard, one by one."""
         if self.format is None and is_table(path):
             return read_table(path, **self.options)
         return self.open(path)
 
     def open(self, file: str | Source) -> corpus.Stream:
-        """The sentences of a file, one by one."""
         source = Source(file, encoding=self.encoding) if isinstance(file, str) else file
         form, reason = guess_format(source) if self.format is None else (get_format(self.format), "it was asked for")
         source.report.format, source.report.reason = form.name, reason
@@ -261,8 +258,6 @@ class Answer:
 
 @dataclass(frozen=True)
 class Drawing:
-    """How answers are drawn."""
-
     scheme: Scheme
     style: Style = Style.PREFIX
     probs: bool = False

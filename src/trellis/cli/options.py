@@ -119,8 +119,6 @@ _FAMILIES = "\n\n".join(f"[bold]{name}[/bold]: {family.about}" for name, family 
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the tokens and the tags of a file are."""
-
     tokens: Annotated[str | None, data_option(help="Column or field of the tokens, by name or index.")] = None
     tags: Annotated[str | None, data_option(help="Column or field of the tags, by name or index.")] = None
     columns: Annotated[str | None, data_option(help="Names of the columns, separated by commas.")] = None
@@ -156,7 +154,6 @@ def _lines(path: str) -> list[str]:
 
 
 def names_in(text: str) -> list[str]:
-    """The names in a list that is separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -203,7 +200,6 @@ class Annotations:
 
     @property
     def spans(self) -> dict[str, Any]:
-        """The options of the reader of spans that were given."""
         names = ("align", "overlaps", "annotator", "majority", "unapproved")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
@@ -265,8 +261,6 @@ def _by_last_part(settings: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Lexicons:
-    """Words or names that are known."""
-
     lexicon: Annotated[
         list[str] | None,
         lexicon_option(

@@ -59,7 +59,6 @@ def score(
 def judge(
     truth: list[Sentence], system: list[Sentence], setting: Setting, figures: Figures, seen: set[str] | None
 ) -> dict[str, metrics.Report]:
-    """The scores, and what else was asked for."""
     results = {"scores": scores(truth, system, setting, seen)}
     if figures.errors:
         results["errors"] = mistakes(truth, system, setting)

@@ -78,8 +78,6 @@ class OnError(enum.StrEnum):
 
 @dataclass(frozen=True)
 class FolderOptions:
-    """The options that only folders have."""
-
     engine: Annotated[
         str | None, large_option(help="Folders: who does the work: local (default), ray or spark.", metavar="ENGINE")
     ] = None
@@ -368,8 +366,6 @@ def _models_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 @dataclass
 class Job:
-    """The model and what is asked of it."""
-
     tagger: Tagger[Any]
     probs: bool
     kbest: int
@@ -385,7 +381,6 @@ class Job:
     table: TableWriter = field(default_factory=TableWriter)
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
-        """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
         tags, only_words = self.tagger.tagset_, segments(self.tagger.tagset_)
         words_with_tags = self.tagger.makes_words and not only_words
@@ -470,7 +465,6 @@ class Job:
 
 
 def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
-    """The answers to all pieces, in their order."""
     form = to or usual_form(job, source, file)
     style = job.style(form, file)
     first = job.tagger if job.pipeline is None else job.pipeline.taggers[0]
@@ -518,7 +512,6 @@ class ReportFile:
         self._all = LexiconReport()
 
     def add(self, report: LexiconReport, sentences: int) -> None:
-        """The report of the next sentences."""
         numbered = tuple(replace(one, sentence=one.sentence + self._sentences) for one in report.occurrences)
         self._sentences += sentences
         if self._as_records:
@@ -576,7 +569,6 @@ def _live_line(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def counted() -> Iterator[Tell]:
-    """A line with sentences, tokens and tokens per second."""
     begin, done = time.monotonic(), Counter[str]()
     with _live_line("0 sentences") as show:
 

@@ -50,8 +50,6 @@ class _Reading(TypedDict):
 
 @dataclass(frozen=True)
 class Setting:
-    """How tags are read."""
-
     task: Task
     scheme: Scheme
     style: Style
@@ -61,7 +59,6 @@ class Setting:
 
     @property
     def reading(self) -> _Reading:
-        """The options of the functions that read spans."""
         return {"scheme": self.scheme, "style": self.style, "strict": self.strict}
 
 
@@ -195,7 +192,6 @@ def tags_of(sentence: Sentence) -> list[str]:
 
 
 def vocabulary(train: list[Sentence], setting: Setting) -> set[str]:
-    """The words of the training data."""
     if setting.task is Task.SEG:
         return set().union(*units(train, setting))
     if setting.task is Task.SEG_POS:

@@ -282,7 +282,6 @@ class Data:
         streamed: Streamed | None,
         say: Console,
     ) -> Data:
-        """Read the files, and say what they are taken for."""
         raw, is_read_once = {}, isinstance(streamed, StreamedOnce)
         for role, path in paths.items():
             if role == "train" and streamed is not None:
@@ -334,7 +333,6 @@ class Data:
         return data
 
     def described(self, role: str) -> dict[str, Any]:
-        """A file for the record: path, format, sentences and tokens."""
         if role == "train" and self.streamed is not None:
             return {"path": self.paths[role], **self.streamed.described()}
         file = self.files[role]
@@ -414,7 +412,6 @@ class StreamedInEpochs:
 
     @classmethod
     def read(cls, reader: Reader, path: str, how: OnBadTags) -> StreamedInEpochs:
-        """Go through all shards once."""
         if path == _STDIN:
             raise ConfigError("--stream reads files again and again, which standard input cannot be")
         reports: dict[str, ReadReport] = {}
@@ -445,11 +442,9 @@ class StreamedInEpochs:
             )
 
     def described(self) -> dict[str, Any]:
-        """Format, sentences and tokens, for the record."""
         return {"format": self.report.format, "sentences": sum(self.stream.counts), "tokens": self.stream.tokens}
 
     def vocabulary(self, setting: Setting) -> set[str]:
-        """All words of the data."""
         words: set[str] = set()
         for window in self.stream.windows(_CHUNK):
             words |= vocabulary(list(window.inputs), setting)
@@ -521,12 +516,10 @@ class StreamedOnce:
             tell_notes(path, listed)
 
     def described(self) -> dict[str, Any]:
-        """Format, sentences and tokens that were read so far, for the record."""
         total = sum(self._counts.values(), Counter())
         return {"format": self.report.format, "sentences": total["sentences"], "tokens": total["tokens"]}
 
     def vocabulary(self, setting: Setting) -> set[str]:
-        """The words that were read."""
         return self._words
 
 

@@ -80,8 +80,6 @@ Quoted = tuple[CharSpan, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which annotations are wanted."""
-
     annotator: str | None = None
     majority: bool = False
     unapproved: bool = False
@@ -556,7 +554,6 @@ class _Page(HTMLParser):
         self._size += len(data)
 
     def offsets(self, value: dict[str, Any]) -> tuple[Any, Any]:
-        """Start and end of a region in the text."""
         offsets = value.get("globalOffsets")
         if isinstance(offsets, dict):
             return offsets.get("start"), offsets.get("end")

@@ -58,8 +58,6 @@ class BadTag(NamedTuple):
 
 
 class TagChange(NamedTuple):
-    """A tag that was repaired."""
-
     sequence: int
     position: int
     before: str
@@ -77,7 +75,6 @@ class Mended:
 
     @property
     def dropped(self) -> int:
-        """How many sequences were left out."""
         return sum(tags is None for tags in self.tags)
 
 

@@ -40,8 +40,6 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """The figures of one file."""
-
     path: str
     format: str
     reason: str
@@ -70,7 +68,6 @@ class CheckReport:
 
     @property
     def errors(self) -> int:
-        """How many errors there are."""
         return sum(finding.count for finding in self.findings if finding.severity == "error")
 
     @property

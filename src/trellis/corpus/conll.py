@@ -20,7 +20,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from trellis.corpus.sniff import BREAK, CAPITALS, DOCSTART, SPAN_LABEL, look_like_tags, mostly, sample_lines
+from trellis.corpus.sniff import (
+    BREAK,
+    CAPITALS,
+    DOCSTART,
+    SPAN_LABEL,
+    TAG_NAMES,
+    TOKEN_NAMES,
+    look_like_tags,
+    mostly,
+    position_of,
+    sample_lines,
+)
 from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import CorpusError, DataError, number_of, shown
 from trellis.text import Sentence
@@ -32,8 +43,6 @@ _COMMENT = re.compile(r"#(?:[ \t]|$)")
 _EDGES = re.compile(r"(?m)^\t|\t$")
 _SPACES = re.compile(r"[ \t]+")
 _BRAT = re.compile(r"T\d+\t\S+ \d+ \d+(?:;\d+ \d+)*\t")
-_WORDS = frozenset(("word", "words", "token", "tokens", "text", "form"))
-_TAGS = frozenset(("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "upos", "entity"))
 _SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
 
 
@@ -120,8 +129,6 @@ def _separator(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The columns of a file, as its first line of data shows them."""
-
     first: int
     """Its number, for messages."""
     table: Table
@@ -337,8 +344,8 @@ def _refuse_other_tables(line: str, columns: Sequence[str] | None) -> None:
     if _BRAT.match(line):
         raise LineError("expected a token and its tag, found an annotation of brat (.ann), which is not read")
     cells = _SPACES.split(line.strip(" \t"))
-    names = {cell.lower() for cell in cells}
-    if cells == list(columns or ()) or (names & _WORDS and names & _TAGS and len(cells) > 1):
+    is_header = position_of(TOKEN_NAMES, cells) is not None and position_of(TAG_NAMES, cells) is not None
+    if cells == list(columns or ()) or is_header:
         raise LineError(
             "expected a token and its tag, found a header: remove this line (a blank line ends a sentence, and the "
             "columns of tokens and tags are chosen by number)"

@@ -55,13 +55,7 @@ _TABLE = (
     Format("segmented", "one sentence per line, words between spaces", segmented.read, segmented.write, (".seg",)),
     Format("wordtag", _TAGGED, segmented.read_tagged_words, segmented.write_tagged_words),
     Format("csv", "a row per token, or per sentence, below a header: CSV, TSV", tables.read, tables.write, (".csv",)),
-    Format(
-        "excel",
-        "the same in an Excel sheet, read where pandas is installed",
-        tables.read_excel,
-        tables.write_excel,
-        SHEETS,
-    ),
+    Format("excel", "the same in an Excel sheet, read by pandas", tables.read, tables.write_excel, SHEETS),
     Format("brat", "a folder of texts (.txt) with their annotations (.ann)", brat.read, brat.write, (".ann",)),
     Format("spacy", "spaCy's DocBin (.spacy), read where spaCy is installed", spacy.read, spacy.write, (".spacy",)),
 )
@@ -70,7 +64,6 @@ _SUFFIXES = {suffix: form.name for form in _TABLE for suffix in form.suffixes}
 
 
 def get_format(name: str) -> Format:
-    """The format of that name."""
     if name not in FORMATS:
         raise DataError(f"unknown format {name!r}, expected one of {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -180,7 +173,6 @@ class Corpus:
         return iter(self.sentences)
 
     def __repr__(self) -> str:
-        """What was read, in a line."""
         tokens, tagged = sum(map(len, self.sentences)), sum(one.tags is not None for one in self.sentences)
         counts = f"{number_of(len(self), 'sentence')}, {number_of(tokens, 'token')}, {tagged:,} with tags"
         return f"Corpus({counts}, {self.format})"

@@ -298,23 +298,19 @@ def _string(value: object, field: str, names: Mapping[str, Sequence[str]]) -> st
 
 
 def arrow() -> Any:
-    """The module pyarrow."""
     return needed("pyarrow", "parquet", "a table in Arrow's format")
 
 
 def parquet() -> Any:
-    """The module pyarrow.parquet."""
     return needed("pyarrow.parquet", "parquet", "Parquet")
 
 
 def is_table(path: StrPath) -> bool:
-    """Whether the name is that of a Parquet or an Arrow file."""
     return split_suffixes(path)[0] in TABLES
 
 
 @contextmanager
 def opened_parquet(path: str) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetFile`."""
     pa, pq = arrow(), parquet()
     try:
         opened = pa.OSFile(os.fsencode(path))  # a name may be of any bytes

@@ -82,8 +82,6 @@ def _zstandard(path: str) -> Any:
 
 
 class _Unpacked(io.RawIOBase):
-    """A file to read, from an iterator of its bytes."""
-
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
 
@@ -276,7 +274,6 @@ class ReadReport:
     """Changes that the reader had to make, by kind: tokens split at the edges of spans, say."""
 
     def change(self, kind: str, what: str) -> None:
-        """Note one change."""
         changes = self.changed.setdefault(kind, Changes())
         changes.count += 1
         if changes.count <= SHOWN:
@@ -388,7 +385,6 @@ class Source:
         return self._texts
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Each line with its number."""
         for first, block, unusable in self._blocks:
             for number, line in enumerate(block.removesuffix("\n").split("\n"), first):
                 if unusable and self.is_unusable(number, line):

@@ -20,7 +20,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import NoReturn
 
@@ -121,7 +121,6 @@ class Layout:
 
     @property
     def extra(self) -> list[tuple[str, int]]:
-        """Further columns, which have a name."""
         roles = (self.token, self.tag, self.sentence)
         return [(name, i) for i, name in enumerate(self.names) if name and i not in roles]
 
@@ -196,7 +195,6 @@ def _problem(cells: Sequence[str], layout: Layout) -> str | None:
 
 
 def _sentence(group: list[Row], layout: Layout, path: str | None, names: Sequence[str] | None) -> Sentence:
-    """The sentence of rows that are all tokens."""
     columns = list(zip(*(cells for _, cells in group), strict=True))
     tags = None if layout.tag is None else columns[layout.tag]
     if tags is not None and names is not None:
@@ -269,7 +267,7 @@ def read(
     names: Sequence[str] | None = None,
     gold: bool = True,
 ) -> Iterator[Sentence]:
-    """The sentences of a file of cells.
+    """The sentences of a file of cells, or of the first sheet of an Excel or OpenDocument file.
 
     Args:
         source: the file.
@@ -280,50 +278,10 @@ def read(
         gold: False for files to be tagged, whose column of tags is not read.
 
     """
-    return _read_rows(_rows(source), source, tokens, tags, columns, names, gold=gold)
-
-
-def read_excel(
-    source: Source,
-    *,
-    tokens: Column | None = None,
-    tags: Column | None = None,
-    columns: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    gold: bool = True,
-) -> Iterator[Sentence]:
-    """The sentences of the first sheet of an Excel or OpenDocument file, read by pandas; options as in `read`."""
-    pandas = needed("pandas", "excel", f"{source.name}: an Excel sheet")
-    try:
-        book = pandas.ExcelFile(io.BytesIO(source.data or b""))
-        table = pandas.read_excel(book, header=None, dtype=str, na_filter=False)
-    except ImportError as error:  # pandas names the package that reads this kind of file
-        raise DataError(f"{source.name}: {error}") from None
-    except Exception as error:  # whatever its readers make of a damaged file
-        raise DataError(f"{source.name}: pandas cannot read it: {type(error).__name__}: {error}") from None
-    for name in book.sheet_names[1:]:
-        source.report.change("sheets behind the first, which are not read", str(name))
-    rows = (
-        (number, [str(cell).strip() for cell in row]) for number, row in enumerate(table.itertuples(index=False), 1)
-    )
-    return _read_rows(rows, source, tokens, tags, columns, names, gold=gold)
-
-
-def _read_rows(
-    rows: Iterator[Row],
-    source: Source,
-    tokens: Column | None,
-    tags: Column | None,
-    columns: Sequence[str] | None,
-    names: Sequence[str] | None,
-    *,
-    gold: bool,
-) -> Iterator[Sentence]:
-    """Sentences of the rows of a file, the first of which may be a header."""
-    sample = list(islice((row for row in rows if any(row[1])), 1))
-    if not sample:
+    rows = _rows(source) if source.data is None else _rows_of_sheet(source)
+    number, first = next((row for row in rows if any(row[1])), (0, None))
+    if first is None:
         return
-    number, first = sample[0]
     header, ahead = first, list(islice(rows, _SAMPLE))
     try:
         if columns is not None:
@@ -335,9 +293,7 @@ def _read_rows(
         layout = Layout.of(header, [cells for _, cells in ahead], tokens, tags)
     except LineError as problem:
         raise DataError(f"{source.name}:{number}: {problem}") from None
-    if not gold:
-        layout = Layout(layout.names, layout.token, None, layout.sentence, layout.number, layout.whole)
-
+    layout = layout if gold else replace(layout, tag=None)
     roles = {"tokens": layout.token, "tags": layout.tag, "sentences": layout.sentence}
     found = ", ".join(f"{role} in {layout.names[i]}" for role, i in roles.items() if i is not None)
     source.report.reason += f"; {found}"
@@ -352,6 +308,21 @@ def _read_rows(
         yield from sentences_of_rows(chain(ahead, rows), layout, path=source.name, fail=fail, again=again, names=names)
     except LineError as problem:  # a tag without a name
         raise DataError(f"{source.name}: {problem}") from None
+
+
+def _rows_of_sheet(source: Source) -> Iterator[Row]:
+    pandas = needed("pandas", "excel", f"{source.name}: an Excel sheet")
+    try:
+        book = pandas.ExcelFile(io.BytesIO(source.data or b""))
+        table = pandas.read_excel(book, header=None, dtype=str, na_filter=False)
+    except ImportError as error:  # pandas names the package that reads this kind of file
+        raise DataError(f"{source.name}: {error}") from None
+    except Exception as error:  # whatever its readers make of a damaged file
+        raise DataError(f"{source.name}: pandas cannot read it: {type(error).__name__}: {error}") from None
+    for name in book.sheet_names[1:]:
+        source.report.change("sheets behind the first, which are not read", str(name))
+    for number, row in enumerate(table.itertuples(index=False), 1):
+        yield number, [str(cell).strip() for cell in row]
 
 
 def _rows(source: Source) -> Iterator[Row]:

@@ -95,7 +95,6 @@ _FILES = "docx?|xlsx?|pptx?|pdf|txt|csv|rtf|html?|xml|json|jpe?g|png|gif|mp3|mp4
 
 
 def word_list(words: str) -> list[str]:
-    """The words of a string."""
     return words.split()
 
 
@@ -312,7 +311,6 @@ def _touch(left: str, right: str) -> bool:
 
 
 def _wrong(conventions: Conventions, sample: list[tuple[Chunk, int]]) -> int:
-    """How many tokens are missed or made up."""
     wrong = 0
     for (chunk, tokens), count in sample:
         split = tuple(pattern(conventions, chunk.isascii()).findall(chunk))
