@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.server.conftest import TEXT
 from trellis.errors import ConfigError, StoreError
 from trellis.models import CRF, folder
 from trellis.server import ModelRegistry
+from trellis.server import registry as server_registry
 from trellis.server.problems import RequestError
 
 MODEL = "model.safetensors"
@@ -83,6 +85,18 @@ def test_a_broken_model_changes_nothing_but_what_is_said(own_folders: dict[str, 
     other_model(place)
     assert registry.refresh() == ["ner"]
     assert registry.problems == {}
+
+
+def test_a_broken_file_is_opened_once(own_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    registry, file = ModelRegistry(own_folders), own_folders["ner"] / MODEL
+    file.write_bytes(b"broken")
+    os.utime(file, ns=(1, 1))
+    load = Mock(side_effect=trellis.load)
+    monkeypatch.setattr(server_registry, "load", load)
+    for _ in range(3):
+        assert registry.refresh() == []
+        assert list(registry.problems) == ["ner"]
+    load.assert_called_once_with(own_folders["ner"])
 
 
 def test_a_model_that_comes_back_as_it_was_is_no_problem(own_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -46,7 +46,6 @@ class Metrics:
         self.reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=registry)
 
     def batch(self, record: BatchRecord) -> None:
-        """Count a batch."""
         self._queued.set(self._waiting())
         self._tokens.inc(record.tokens)
         self._batch_tokens.observe(record.tokens)
@@ -54,7 +53,6 @@ class Metrics:
         self._batch_seconds.observe(record.seconds)
 
     def request(self, path: str, status: int, seconds: float) -> None:
-        """Count a request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 

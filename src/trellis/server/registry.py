@@ -26,7 +26,6 @@ from trellis.text import hue
 
 Signature = tuple[int, int, int]
 """By which a file is told from what it was before: its inode, its time, its size."""
-_NO_FILE: Signature = (0, 0, 0)
 _SETTLED = 2_000_000_000
 """A file that cannot be opened is tried again until it is this old, in nanoseconds: within a tick of the file system's
 clock it may change without another signature."""
@@ -72,7 +71,7 @@ class ModelRegistry:
         self._paths = {name: Path(path) for name, path in paths.items()}
         self._models = {name: _opened(name, path) for name, path in self._paths.items()}
         self._first = next(iter(self._paths))
-        self._tried = {name: model.signature for name, model in self._models.items()}
+        self._broken: dict[str, Signature] = {}
         self._problems: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -104,22 +103,19 @@ class ModelRegistry:
         return [name for name in self._paths if self._refresh(name)]
 
     def _refresh(self, name: str) -> bool:
-        path = self._paths[name]
-        old = self._models[name]
+        path, old, signature = self._paths[name], self._models[name], None
         try:
             signature = _signature(path)
-            if signature == self._tried[name] and signature != old.signature:
+            if signature == self._broken.get(name):
                 return False
-            self._tried[name] = signature
             if signature != old.signature:
                 self._models[name] = _opened(name, path, old)
         except Exception as error:  # whatever is wrong with a file, the old model goes on
             reason = str(error) if isinstance(error, TrellisError) else f"it cannot be opened: {type(error).__name__}"
             self._problems[name] = _without_path(reason, path, name)
-            if time.time_ns() - self._tried[name][1] < _SETTLED:
-                self._tried[name] = _NO_FILE
+            if signature is not None and time.time_ns() - signature[1] > _SETTLED:
+                self._broken[name] = signature
             return False
-        self._tried[name] = self._models[name].signature
         self._problems.pop(name, None)
         return self._models[name].tagger is not old.tagger
 

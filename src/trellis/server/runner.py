@@ -94,14 +94,7 @@ def run(
 ) -> None:
     """Serve until a signal comes, which is answered after the requests that are under way.
 
-    Args:
-        registry: the models.
-        settings: how the application behaves.
-        host: address to listen at.
-        port: not 0; see `free_port`.
-        workers: processes that answer.
-        max_memory: megabytes of a worker beyond which it is replaced.
-
+    The port is not 0 (see `free_port`); a worker with more than `max_memory` megabytes is replaced.
     """
     limits = settings.limits
     server = Granian(
