@@ -15,7 +15,7 @@ from starlette.types import Message
 
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError
-from trellis.server import ModelRegistry, ServerLimits
+from trellis.server import ModelRegistry, ServerLimits, inference
 from trellis.server.batcher import Batcher
 from trellis.server.inference import TagInference
 from trellis.server.jobs import JobBuilder
@@ -76,6 +76,7 @@ def strict(registry: ModelRegistry) -> Any:
         ("/v1/tag", {"texts": ["a " * 40]}, 413, "a sentence has 40 tokens: expected at most 30"),
         ("/v1/tag", {"tokens": [[]] * 51}, 413, "has 51 tokens: expected at most 50"),
         ("/v1/tag", {"texts": [""] * 51}, 413, "has 51 tokens: expected at most 50"),
+        ("/v1/tag", {"documents": ["", " "] * 26}, 413, "has 52 tokens: expected at most 50"),
         ("/v1/tag", {"texts": ["a " * 25], "k_best": 5}, 413, "has 25 tokens: expected at most 20 for so many"),
         ("/v1/trellis", {"text": "a " * 25, "k_best": 3}, 413, "has 25 tokens: expected at most 20 for so many"),
         (
@@ -129,6 +130,15 @@ def test_what_is_not_json_is_refused(strict: Client, content: bytes, message: st
     response = strict.post("/v1/tag", content=content)
     assert response.status_code == 400
     assert re.search(message, response.json()["error"]["message"]), response.text
+
+
+def test_a_trellis_has_no_more_steps_than_memory(strict: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "_STEPS", 4 * 9**2)
+    assert strict.post("/v1/trellis", {"tokens": ["a"] * 4}).status_code == 200
+    response = strict.post("/v1/trellis", {"tokens": ["a"] * 5})
+    assert response.status_code == 413
+    message = "the trellis has 5 tokens with 9 states each: expected at most 4 tokens"
+    assert response.json()["error"]["message"] == message
 
 
 def test_deep_json_is_refused(client: Client) -> None:

@@ -287,20 +287,19 @@ def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tag
     tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
     for (number, start, _), one in zip(parts, annotate([part for _, _, part in parts]), strict=True):
         tagged[number].append((start, one))
-    blank = iter(annotate([item for item, sentences in zip(given, tagged, strict=True) if not sentences]))
     return [
-        next(blank) if not sentences else joined(item, sentences) if isinstance(item, str) else sentences[0][1]
+        joined(item, sentences) if isinstance(item, str) else sentences[0][1]
         for item, sentences in zip(given, tagged, strict=True)
     ]
 
 
 def parts_of(given: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-    """The sentences of all texts: the number of the text, where the sentence begins, and what it is."""
+    """The sentences of all texts, a blank text as one: number of the text, where the sentence begins, what it is."""
     for number, item in enumerate(given):
         if not isinstance(item, str):
             yield number, 0, item
             continue
-        for start, end in split_sentences(item):
+        for start, end in split_sentences(item) or [(0, len(item))]:
             yield number, start, item[start:end]
 
 

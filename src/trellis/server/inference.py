@@ -15,12 +15,15 @@ from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label, inputs_of, segments
 from trellis.models.posterior import sum_by_label
+from trellis.server.problems import too_large
 from trellis.server.registry import ServedModel
 from trellis.server.schemas import TokenReason
 from trellis.text import splitter
 
 _SHOWN = 0.005
 """Probability from which a step between two labels is told."""
+_STEPS = 2**25
+"""Pairs of states at neighbouring tokens that a trellis may have: 256 MB."""
 
 
 class InputColumns(NamedTuple):
@@ -142,6 +145,10 @@ class TrellisInference(ModelInference):
 
 def steps_of(posterior: Posterior) -> list[list[float]]:
     """``[t, i, j, p]``: token t has label i and the next one label j with probability p; only where it is not tiny."""
+    tokens, states = posterior.scores.emissions.shape
+    if tokens * states**2 > _STEPS:
+        most = _STEPS // states**2
+        raise too_large(f"the trellis has {tokens} tokens with {states} states each: expected at most {most} tokens")
     pairs, state_labels, labels = (
         posterior.scores.marginals(pairwise=True).pairwise,
         posterior.state_labels,

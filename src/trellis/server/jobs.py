@@ -225,18 +225,13 @@ def _documents(
     spans_only: bool,
 ) -> list[Any]:
     """One result per document; a sentence is the number of its document, where it starts there, and its text."""
-    by_document: list[list[tuple[int, Any]]] = [[] for _ in texts]
-    for (document, start, _), (tagged, _) in zip(sentences, chain.from_iterable(answers), strict=True):
-        by_document[document].append((start, tagged))
     results = []
-    for text, parts in zip(texts, by_document, strict=True):
-        if parts:
-            result = _fields(joined(text, parts), spans_only)
-        else:
-            empty: dict[str, Any] = {name: [] for name in ("tokens", "offsets", "tags", "probabilities", "spans")}
-            result = {"spans": []} if spans_only else {"text": text, **empty}
+    tagged = zip(sentences, chain.from_iterable(answers), strict=True)
+    for document, group in groupby(tagged, key=lambda pair: pair[0][0]):
+        parts = [(start, one) for (_, start, _), (one, _) in group]
+        result = _fields(joined(texts[document], parts), spans_only)
         if not spans_only:
-            result["sentences"] = [[start, start + len(tagged.text)] for start, tagged in parts]
+            result["sentences"] = [[start, start + len(one.text)] for start, one in parts if one.tokens]
         results.append(result)
     return results
 
