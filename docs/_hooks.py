@@ -92,7 +92,8 @@ def _inlined(match: re.Match[str], folder: Path) -> str:
 def _to_mathml(match: re.Match[str]) -> str:
     element = match["element"]
     display = "block" if element == "div" else "inline"
-    parts = re.split(r"\s*\\qquad\s*", html.unescape(match["tex"]))  # on a phone they stand one below the other
+    # On a phone they stand one below the other.
+    parts = re.split(r"\s+(?=\\qquad)|\n(?=[=+-]|\\ge)", html.unescape(match["tex"]))
     formula = "".join(convert(part, display=display) for part in parts)
     if "\\" in formula:
         raise PluginError(f"a command that latex2mathml does not know, in {match['tex']}")
