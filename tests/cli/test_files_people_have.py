@@ -186,3 +186,17 @@ def test_eval_says_where_the_model_splits_texts_differently(here, shell):
     assert "'#A' as # A" in shell("eval", "model", "c.jsonl").err
     shell(*TRAIN, "b.conll", "--overwrite", "--tokenizer", "whitespace")
     assert "this file, 1 token of 4: '#A-10293' as one token" in shell("eval", "model", "c.jsonl").err
+
+
+def test_a_folder_of_brat_is_tagged_like_a_file(here, shell, ner_model):
+    assert shell("convert", "train.conll", "data", "--to", "brat").code == 0
+    tagged = shell("tag", ner_model, "data", "--to", "conll")
+    assert (tagged.code, tagged.out.count("\n\n")) == (0, len(sentences()))
+    assert tagged.out == shell("tag", ner_model, "train.conll", "--to", "conll").out
+
+
+def test_score_reads_columns_as_training_does(here, shell):
+    Path("a.csv").write_bytes("sentence,word,x\n1,José,B-PER\n1,slept,O\n".encode("cp1252"))
+    assert shell("score", "a.csv", "a.csv").code == 1
+    done = shell("score", "a.csv", "a.csv", "--encoding", "cp1252", "--tags", "x", "--json", "-q")
+    assert json.loads(done.out)["scores"]["micro"]["f1"] == 1

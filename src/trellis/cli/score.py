@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from trellis import metrics
-from trellis.cli.io import output, tell_reading
-from trellis.cli.options import Figures, FormatOption, QuietOption, SchemeOption, TaskOption
+from trellis.cli.io import Reader, output, tell_reading
+from trellis.cli.options import Columns, Figures, FormatOption, QuietOption, SchemeOption, TaskOption
 from trellis.cli.tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
-from trellis.corpus import read
 from trellis.errors import DataError, number_of, shown
 from trellis.text import Sentence
 
@@ -27,6 +26,7 @@ def score(
     versus: Annotated[str | None, typer.Option(help="Predictions of a second system: is it better than PRED?")] = None,
     figures: Figures = Figures(),
     format: FormatOption = None,
+    columns: Columns = Columns(),
     quiet: QuietOption = False,
 ) -> None:
     """Score predicted tags against gold tags.
@@ -43,13 +43,14 @@ def score(
       trellis score test.conllu tagged.conllu --task pos --train train.conllu --json
       trellis score test.conll old.conll --versus new.conll
     """  # noqa: D301 - \b tells click to keep the lines
-    truth, system = _read(gold, format, quiet), _read(pred, format, quiet)
+    reader = Reader(format, columns.encoding, columns.given)
+    truth, system = _read(reader, gold, quiet), _read(reader, pred, quiet)
     setting = find_setting(task, scheme, truth, strict=strict)
     _check_tokens(truth, system, setting)
-    seen = None if figures.train is None else vocabulary(_read(figures.train, format, quiet), setting)
+    seen = None if figures.train is None else vocabulary(_read(reader, figures.train, quiet), setting)
     results = judge(truth, system, setting, figures, seen)
     if versus is not None:
-        rival = _read(versus, format, quiet)
+        rival = _read(reader, versus, quiet)
         _check_tokens(truth, rival, setting)
         (first, statistic), (second, _) = (counts(truth, side, setting) for side in (system, rival))
         results["versus"] = metrics.paired_significance(first, second, statistic)
@@ -67,9 +68,9 @@ def judge(
     return results
 
 
-def _read(path: str, format: str | None, quiet: bool) -> list[Sentence]:
-    data = read(path, format=format)
-    tell_reading(path, data.report, given=format is not None, quiet=quiet)
+def _read(reader: Reader, path: str, quiet: bool) -> list[Sentence]:
+    data = reader.read(path)
+    tell_reading(path, data.report, given=reader.format is not None, quiet=quiet)
     return data.sentences
 
 

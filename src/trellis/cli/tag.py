@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -47,6 +48,7 @@ from trellis.cli.options import (
     one_of,
 )
 from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, format_of_path, open_output
+from trellis.corpus.source import is_brat_folder
 from trellis.corpus.tables import TableWriter
 from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
@@ -205,7 +207,8 @@ def tag(
     paths = files or []
     check_order(model, paths)
     # After --pipe, folders are models. A folder or Parquet, or what only folders have, means shards.
-    in_shards = not pipe and any(Path(path).is_dir() or path.endswith(".parquet") for path in paths)
+    folders = (path for path in paths if os.path.isdir(path) and not is_brat_folder(path))
+    in_shards = not pipe and any(chain(folders, (path for path in paths if path.endswith(".parquet"))))
     if in_shards or "parquet" in (source, to) or shards != FolderOptions():
         for name, given in {
             "--pipe": pipe,

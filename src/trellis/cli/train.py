@@ -40,6 +40,7 @@ from trellis.cli.tasks import Setting, Task, headline, in_scheme, scores, traini
 from trellis.corpus import Corpus, OnBadTags, ReadReport, Shards, Stream, split_suffixes
 from trellis.corpus.annotation_tools import SPAN_FIELDS
 from trellis.corpus.rows import TABLES, is_table
+from trellis.corpus.source import is_brat_folder
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
 from trellis.metrics.prf import percent
 from trellis.models import Tagger, folder, load
@@ -287,7 +288,7 @@ class Data:
             if role == "train" and streamed is not None:
                 raw[role], notes = Corpus(list(streamed.sample), streamed.report), streamed.notes
             else:
-                if os.path.isdir(path) and not any(Path(path).rglob("*.ann")):
+                if os.path.isdir(path) and not is_brat_folder(path):
                     raise DataError(
                         f"{path} is a folder, expected a file or a folder of brat: --stream learns from the files of a "
                         "folder"

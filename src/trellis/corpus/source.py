@@ -187,6 +187,11 @@ def open_input(path: StrPath) -> Iterator[IO[bytes]]:
         yield file
 
 
+def is_brat_folder(path: StrPath) -> bool:
+    """Whether this is a folder with annotations of brat."""
+    return os.path.isdir(path) and any(Path(path).rglob("*.ann"))
+
+
 def read_block(file: IO[bytes], name: str, size: int) -> bytes:
     """The next bytes, or an error that names the file where a compressed stream is broken or cut off."""
     try:
@@ -318,7 +323,7 @@ class Source:
         self._broken_size = 0
         self.data: bytes | None = None
         """All bytes of a spaCy DocBin or a sheet of Excel, which have no text to be read."""
-        self.folder = Path(self.path) if self.name != "<stdin>" and any(Path(self.name).rglob("*.ann")) else None
+        self.folder = Path(self.path) if is_brat_folder(self.path) else None
         """The folder of brat that is read; no other format has folders."""
         texts = self._read_text() if self.folder is None else iter(())
         first: list[str] = []
