@@ -53,16 +53,18 @@ class LinesResponse:
             await write(last, more=False)
 
     async def _answer(self, number: int, lines: bytes | None) -> bytes:
-        """The answers to lines: all together, or if that fails, one after another, to find those that are wrong."""
+        """The answers to lines: all together, or if that fails, each half by itself, to find those that are wrong."""
         try:
             return await self._ask(lines)
         except Exception as error:
-            each = [one for one in enumerate((lines or b"").split(b"\n"), number) if not _is_empty(one[1])]
+            contents = (lines or b"").split(b"\n")
+            if len(contents) == 1:
+                return _error_line(error, number)
             if isinstance(error, RequestError) and error.status == 503:
-                return b"".join([_error_line(error, i) for i, _ in each])
-            if len(each) < 2:
-                return _error_line(error, each[0][0] if each else number)
-            return b"".join([await self._answer(i, line) for i, line in each])
+                return b"".join([_error_line(error, i) for i, one in enumerate(contents, number) if not _is_empty(one)])
+            half = len(contents) // 2
+            first = await self._answer(number, b"\n".join(contents[:half]))
+            return first + await self._answer(number + half, b"\n".join(contents[half:]))
 
     async def _ask(self, lines: bytes | None) -> bytes:
         """The answers to lines that are all right; they wait while there is no room for them."""
