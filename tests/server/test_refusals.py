@@ -85,6 +85,16 @@ def strict(registry: ModelRegistry) -> Any:
             413,
             "expected at most 10 for .* entries",
         ),
+        (
+            "/v1/tag",
+            {
+                "texts": ["a " * 25],
+                "lexicon": [{"surface": "a " * 5, "label": "PER"}, {"surface": "a", "label": "LOC"}],
+            },
+            413,
+            "expected at most 10 for .* entries",
+        ),
+        ("/v1/tag", {"texts": ["a " * 25], "lexicon": [{"surface": "a " * 5}]}, 413, "at most 10 for .* entries"),
         ("/v1/tag", {"texts": ["a" * 3000]}, 413, "expected at most 2000 bytes"),
         ("/v1/tag", {"texts": ["a"], "lexicon": ["a"]}, 422, r"Expected `object`, got `str` - at `\$.lexicon\[0\]`"),
         (

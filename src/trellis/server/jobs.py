@@ -61,7 +61,7 @@ class JobBuilder:
                 results = _results(answers, request.spans_only)
             return encode(s.TagAnswer(model.name, model.version, results))
 
-        parts = self.parts(inputs._replace(known=known), max(1, request.k_best) * _width(lexicon))
+        parts = self.parts(inputs._replace(known=known), max(1, request.k_best) * _width(lexicon, model))
         return BatchJob(inference, parts, finish, self._seconds(request))
 
     def trellis(self, body: bytes) -> BatchJob:
@@ -73,7 +73,7 @@ class JobBuilder:
         known = constraints_of(request, inputs.items, model.tagger.tagset_)
         lexicon = self._lexicon(request.lexicon)
         inference = TrellisInference(model, request.text is not UNSET, known is not None, request.k_best, lexicon)
-        parts = self.parts(inputs._replace(known=known), (2 + request.k_best) * _width(lexicon))
+        parts = self.parts(inputs._replace(known=known), (2 + request.k_best) * _width(lexicon, model))
 
         def finish(answers: list[dict[str, Any]]) -> bytes:
             return encode(s.TrellisAnswer(model=model.name, version=model.version, **answers[0]))
@@ -244,9 +244,11 @@ def _only(request: Struct, *names: str) -> str:
     return given[0]
 
 
-def _width(lexicon: Sequence[Entry]) -> int:
-    """What a token costs with a lexicon: entries of so many tokens may overlap, and each widens the chain."""
-    return max((max(_WIDER, len(_PIECES.findall(entry.surface))) for entry in lexicon), default=1)
+def _width(lexicon: Sequence[Entry], model: ServedModel) -> int:
+    """What a token costs with a lexicon: so many tokens of entries may overlap, in each label, and widen the chain."""
+    labels = {entry.label for entry in lexicon}
+    count = len(model.kinds) if None in labels else len(labels)
+    return max((max(_WIDER, count * len(_PIECES.findall(entry.surface))) for entry in lexicon), default=1)
 
 
 def parts_within(inputs: InputColumns, limits: ServerLimits, weight: int = 1) -> list[JobPart]:
