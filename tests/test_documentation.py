@@ -110,7 +110,9 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
         assert same, f"{file}: draw it with python -m tools.pictures"
 
 
-SHOWING = [page for page in RUNNABLE if page.startswith(("docs/how-it-works/", "docs/guides/", "docs/quickstart"))]
+SHOWING = [
+    page for page in RUNNABLE if page.startswith(("docs/how-it-works/", "docs/guides/", "docs/quickstart", "README"))
+]
 ANSWERS = re.compile(
     r"^ *assert |(?<!self)\.(?:fit|predict|tag|evaluate|marginals|kbest|viterbi|log_partition)\(", re.MULTILINE
 )
