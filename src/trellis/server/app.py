@@ -160,7 +160,7 @@ class Routes:
     async def _correct(self, request: Request) -> schemas.Progress:
         body = await self._body(request)
         self._annotation.writable()  # a server that keeps none says so, whatever is sent
-        return await self._annotation.correct(self._builder.correction(body))
+        return await self._annotation.correct(await self._batcher.in_thread(self._builder.correction, body))
 
     async def _learn(self, request: Request) -> schemas.LearnerState:
         return self._annotation.learn(schemas.decode(schemas.LearnRequest, await self._body(request)).model)
