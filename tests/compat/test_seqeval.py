@@ -138,6 +138,7 @@ def test_scheme_classes_find_the_same_entities(name, data):
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["O", "B-A", "I-A", "E-B", "S", ".", "X-A"]), max_size=8))
+@example(["B-A", "O", "X-A", "B-A", "O", "X", "E", "O"])  # two starts in a row, and two ends
 def test_get_entities_of_flat_and_nested_lists(tags):
     for seq in (tags, [tags, tags]):
         expected, categories = calls(their_labeling, "get_entities", seq)
