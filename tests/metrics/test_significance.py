@@ -77,8 +77,9 @@ def test_impossible_requests_are_named():
     counts = np.array([[1, 1, 1]])
     with pytest.raises(DataError, match=r"at least one sentence, got shape \(0, 3\)"):
         bootstrap_interval(np.zeros((0, 3), dtype=np.int64))
-    with pytest.raises(ConfigError, match="confidence must lie between 0 and 1, got 95"):
-        bootstrap_interval(counts, confidence=95)
+    for confidence in (0, 1, 95):
+        with pytest.raises(ConfigError, match=f"confidence must lie between 0 and 1, got {confidence}"):
+            bootstrap_interval(counts, confidence=confidence)
     with pytest.raises(ConfigError, match="samples must be at least 1"):
         bootstrap_interval(counts, samples=0)
     with pytest.raises(DataError, match=r"same sentences, got shapes \(1, 3\) and \(2, 3\)"):

@@ -26,7 +26,6 @@ import numpy as np
 from trellis import config, files, store
 from trellis.arrays import AnyArray, Arrays
 from trellis.errors import ModelError, StoreError
-from trellis.models import crfsuite
 from trellis.models.data import Label, Labelled
 from trellis.models.families import FAMILIES, tagger_class
 from trellis.text import Sentence
@@ -136,7 +135,14 @@ def model_file(path: str | Path) -> Path:
 def load(path: str | Path, *, verify: bool = True) -> Tagger[Any]:
     """Open a saved model of any kind: a file that `save` or CRFsuite wrote, or a folder that ``trellis train`` made."""
     file = model_file(path)
-    stored = crfsuite.read_file(file) if crfsuite.is_file_of_crfsuite(file) else store.load(file, verify=verify)
+    try:
+        stored = store.load(file, verify=verify)
+    except StoreError:
+        from trellis.models import crfsuite  # not needed for files of ours
+
+        if not crfsuite.is_file_of_crfsuite(file):
+            raise
+        stored = crfsuite.read_file(file)
     try:
         cls = tagger_class(stored.kind)
     except StoreError as error:

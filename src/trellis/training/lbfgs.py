@@ -109,7 +109,7 @@ class StoppingTest:
     def check(self, loss: float, gradient_norm: float, weights: FloatArray) -> Reason | None:
         if gradient_norm <= self._epsilon * max(1.0, float(np.sqrt(_native.dot(weights, weights)))):
             return "converged"
-        full = self._period > 0 and len(self.losses) == self._period
+        full = len(self.losses) == self._period
         if full and self.losses[0] - loss < self._delta * abs(loss):
             return "converged"
         self.losses.append(loss)
