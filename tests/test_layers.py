@@ -233,7 +233,7 @@ class TestTheCheckOfRoomsItself:
             ("hmm/model.h", '#include "features/kernels.h"', {"includes upward"}),
             ("chain/inference.cpp", "#include <nanobind/nanobind.h>", {"binds outside bind"}),
             ("chain/layout.h", "namespace TRELLIS_ISA {", {"is a kernel by name only"}),
-            ("chain/spans_kernels.h", "namespace trellis {", {"is a kernel by name only"}),
+            ("chain/viterbi_kernels.h", "namespace trellis {", {"is a kernel by name only"}),
             ("chain/layout.cpp", '#include "base/simd.h"', {"includes kernels"}),
             ("bind/lstm.cpp", '#include "layers/lstm.h"\n#include <nanobind/nanobind.h>', set()),
             ("hmm/expectation_kernels.cpp", '#include "chain/lockstep_kernels.h"\nnamespace TRELLIS_ISA {', set()),

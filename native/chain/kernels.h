@@ -15,7 +15,7 @@ struct StateLabels {
   int64_t begin(int64_t k) const { return k ? ends[k - 1] : 0; }
 };
 
-// One labelled span and what surrounds it; see span_log_prob in spans_kernels.h.
+// One labelled span and what surrounds it; see SpanSums in inference_kernels.cpp.
 struct Span {
   int64_t index;           // its place among all spans asked for
   int64_t sequence, begin, end;

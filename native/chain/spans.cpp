@@ -26,13 +26,13 @@ SortedSpans::SortedSpans(std::vector<Span> spans, int64_t B) : spans_(std::move(
 
 // The forward and backward rows of some sequences, one after another.
 template <typename R>
-struct ScaledSpans<R>::Rows {
+struct ScaledSpans<R>::Passes {
   int64_t L, P, N;
   std::vector<int64_t> offsets;
   Block<double> emissions, marginals, memory;
   Tape<double> tape;
 
-  Rows(std::vector<int64_t> offsets_, int64_t L, int64_t P)
+  Passes(std::vector<int64_t> offsets_, int64_t L, int64_t P)
       : L(L), P(P), N(offsets_.back()), offsets(std::move(offsets_)), emissions(N * L), marginals(N * L),
         memory(Tape<double>::size(N, L, P, false)), tape(Tape<double>::in(memory, N, P, false, offsets.data())) {}
 
@@ -48,10 +48,10 @@ struct ScaledSpans<R>::Rows {
 namespace {
 
 // The spans of one sequence, whose first token is number `first` of the rows.
-template <typename Rows>
+template <typename Passes>
 class SpanProducts {
  public:
-  SpanProducts(const Rows& rows, const Prepared<double>& chain, const StateLabels& labels, int64_t first, int64_t T)
+  SpanProducts(const Passes& rows, const Prepared<double>& chain, const StateLabels& labels, int64_t first, int64_t T)
       : rows_(rows), chain_(chain), labels_(labels), first_(first), T_(T), current_(size_t(rows.L)),
         next_(size_t(rows.L)) {}
 
@@ -103,7 +103,7 @@ class SpanProducts {
     return sum;
   }
 
-  const Rows& rows_;
+  const Passes& rows_;
   const Prepared<double>& chain_;
   const StateLabels& labels_;
   int64_t first_, T_;
@@ -117,12 +117,12 @@ ScaledSpans<R>::ScaledSpans(const Batch<R>& batch, const StateLabels& labels)
     : batch_(batch), labels_(labels), chain_(batch), scaled_(chain_.batch()) {}
 
 template <typename R>
-typename ScaledSpans<R>::Rows ScaledSpans<R>::rows_of(const int64_t* sequences, int count,
-                                                      std::vector<uint8_t>& status) const {
+typename ScaledSpans<R>::Passes ScaledSpans<R>::passes_of(const int64_t* sequences, int count,
+                                                           std::vector<uint8_t>& status) const {
   const int64_t L = batch_.L, P = scaled_.view().P;
   std::vector<int64_t> offsets{0}, order;
   for (int g = 0; g < count; ++g) offsets.push_back(offsets.back() + batch_.length(sequences[g]));
-  Rows rows(std::move(offsets), L, P);
+  Passes rows(std::move(offsets), L, P);
   for (int g = 0; g < count; ++g)
     for (int64_t t = 0; t < batch_.length(sequences[g]); ++t)
       driver::copy_emission(batch_, sequences[g], batch_.offsets[sequences[g]] + t,
@@ -147,10 +147,10 @@ void ScaledSpans<R>::run(const int64_t* sequences, int count, const SortedSpans&
                          uint8_t* done) const {
   const double least = scaled_.view().gap == -forbidden ? 1e-35 : 1e-6;
   std::vector<uint8_t> status(size_t(count), exact);
-  const Rows rows = rows_of(sequences, count, status);
+  const Passes rows = passes_of(sequences, count, status);
   for (int g = 0; g < count; ++g) {
     const int64_t b = sequences[g];
-    SpanProducts<Rows> products(rows, scaled_.view(), labels_, rows.offsets[size_t(g)], batch_.length(b));
+    SpanProducts<Passes> products(rows, scaled_.view(), labels_, rows.offsets[size_t(g)], batch_.length(b));
     bool fine = status[size_t(g)] == exact;
     for (int64_t s = 0; fine && s < spans.count(b); ++s) {
       const double p = products.probability(spans.of(b)[s]);

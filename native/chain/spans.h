@@ -51,8 +51,8 @@ class ScaledSpans {
   void run(const int64_t* sequences, int count, const SortedSpans& spans, double* out, uint8_t* done) const;
 
  private:
-  struct Rows;
-  Rows rows_of(const int64_t* sequences, int count, std::vector<uint8_t>& status) const;
+  struct Passes;
+  Passes passes_of(const int64_t* sequences, int count, std::vector<uint8_t>& status) const;
 
   const Batch<R>& batch_;
   const StateLabels& labels_;

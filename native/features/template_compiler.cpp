@@ -7,9 +7,9 @@
 namespace trellis::features {
 namespace {
 
-constexpr int64_t edges = 2 * TemplateSet::farthest;  // codes of cells beyond the edges of a sentence
+constexpr int64_t borders = 2 * TemplateSet::farthest;  // codes of cells beyond the borders of a sentence
 
-// What stands at a position of a sentence of `length` tokens that begins at token `first`, as a code: those of the edges
+// What stands at a position of a sentence of `length` tokens that begins at token `first`, as a code: those of the borders
 // -1, +1, -2, +2 ... come first, then those of the strings of the column.
 struct Cells {
   const Columns& columns;
@@ -19,16 +19,16 @@ struct Cells {
     const int64_t position = t + source.row;
     if (position < 0) return -2 * (position + 1);
     if (position >= length) return 2 * (position - length) + 1;
-    return edges + columns[size_t(source.column)].cells[size_t(first + position)];
+    return borders + columns[size_t(source.column)].cells[size_t(first + position)];
   }
 };
 
-// Appends what is read of a cell; an edge reads the same to all functions.
+// Appends what is read of a cell; a border reads the same to all functions.
 void append_value(const Columns& columns, const Reading& reading, int64_t code, std::string& out) {
-  if (code < edges) {
-    out += edge_value(code % 2 ? code / 2 + 1 : -(code / 2 + 1));
+  if (code < borders) {
+    out += border_value(code % 2 ? code / 2 + 1 : -(code / 2 + 1));
   } else {
-    apply(reading.function, reading.argument, columns[size_t(reading.column)].values[uint64_t(code - edges)], out);
+    apply(reading.function, reading.argument, columns[size_t(reading.column)].values[uint64_t(code - borders)], out);
   }
 }
 
@@ -92,7 +92,7 @@ class TemplateCompiler {
     constexpr int32_t not_read = -2;
     std::vector<int32_t>& numbers = values_[size_t(reading)];
     const Reading& own = set_.readings[size_t(reading)];
-    if (numbers.empty()) numbers.assign(size_t(edges) + columns_[size_t(own.column)].values.count(), not_read);
+    if (numbers.empty()) numbers.assign(size_t(borders) + columns_[size_t(own.column)].values.count(), not_read);
     int32_t& number = numbers[size_t(code)];
     if (number != not_read) return number;
     text_.clear();

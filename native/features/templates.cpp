@@ -101,7 +101,7 @@ int number_of(const T& item, std::vector<T>& items) {
 
 }  // namespace
 
-std::string edge_value(int64_t distance) {
+std::string border_value(int64_t distance) {
   return "_B" + std::string(distance > 0 ? "+" : "") + std::to_string(distance);
 }
 

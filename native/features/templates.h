@@ -90,8 +90,8 @@ struct TemplateSet {
   int shape_alone(int reading) const;
 };
 
-// A cell beyond the edge of the sentence: -k before its first token, +k after its last; the value is `_B-k`, `_B+k`.
-std::string edge_value(int64_t distance);
+// A cell beyond the border of the sentence: -k before its first token, +k after its last; the value is `_B-k`, `_B+k`.
+std::string border_value(int64_t distance);
 // Appends function(value) to out.
 void apply(Function function, int argument, std::string_view value, std::string& out);
 

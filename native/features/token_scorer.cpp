@@ -218,7 +218,7 @@ void ScorerIn<R>::forget() {
   for (ColumnState& own : states_) release(own.row_of), release(own.numbers);
   rows_ = GrowingRows();
   used_rows_ = 0;
-  see_edges();
+  see_borders();
 }
 
 template <typename R>
@@ -229,13 +229,13 @@ int64_t ScorerIn<R>::row_bytes() const {
 }
 
 template <typename R>
-void ScorerIn<R>::see_edges() {
-  std::vector<int64_t> edges(size_t(2 * reach()));
-  std::iota(edges.begin(), edges.end(), 0);
+void ScorerIn<R>::see_borders() {
+  std::vector<int64_t> borders(size_t(2 * reach()));
+  std::iota(borders.begin(), borders.end(), 0);
   for (size_t c = 0; c < states_.size(); ++c) {
-    states_[c].row_of.assign(edges.size(), -1);
-    states_[c].numbers.assign(edges.size() * size_t(states_[c].width), -1);
-    see(c, edges.data(), edges.size());
+    states_[c].row_of.assign(borders.size(), -1);
+    states_[c].numbers.assign(borders.size() * size_t(states_[c].width), -1);
+    see(c, borders.data(), borders.size());
   }
 }
 
@@ -273,11 +273,11 @@ std::string_view ScorerIn<R>::folded(size_t c, std::string_view text) {
   return folded_;
 }
 
-// What templates read of a token; of an edge they all read the same.
+// What templates read of a token; of a border they all read the same.
 template <typename R>
 void ScorerIn<R>::read(size_t c, int64_t token) {
   const bool inside = token >= 2 * reach();
-  const std::string beyond = inside ? std::string() : edge_value(token % 2 ? token / 2 + 1 : -(token / 2 + 1));
+  const std::string beyond = inside ? std::string() : border_value(token % 2 ? token / 2 + 1 : -(token / 2 + 1));
   const std::string_view text =
       inside ? folded(c, columns_[c].values[uint64_t(token - 2 * reach())]) : std::string_view(beyond);
   for (const int r : states_[c].readings) {
@@ -373,8 +373,8 @@ auto ScorerIn<R>::lay_out(const std::vector<int64_t>& offsets, int64_t first, in
     for (size_t c = 0; c < states_.size(); ++c) {
       int32_t* cells = strip.cells[c].data() + place;
       for (int64_t d = 1; d <= reach(); ++d) {
-        cells[reach() - d] = int32_t(edge(-d));
-        cells[reach() + length + d - 1] = int32_t(edge(d));
+        cells[reach() - d] = int32_t(border(-d));
+        cells[reach() + length + d - 1] = int32_t(border(d));
       }
       for (int64_t t = 0; t < length; ++t) cells[reach() + t] = int32_t(2 * reach() + columns_[c].cells[size_t(begin + t)]);
     }

@@ -173,7 +173,7 @@ class ScorerIn final : public Scorer {
     std::vector<Alone> always;  // shapes without parts
     std::vector<int> kept;      // [readings] their places in `numbers`, or -1
     int64_t width = 0;          // of `numbers`
-    // By token; the edges of sentences come first: -1, +1, -2, +2 ...
+    // By token; the borders of sentences come first: -1, +1, -2, +2 ...
     std::vector<int32_t> row_of;   // the first of its rows, or -1 if there are none yet
     std::vector<int32_t> numbers;  // [tokens, width] of its values, or -1 if the model does not know them
   };
@@ -190,7 +190,7 @@ class ScorerIn final : public Scorer {
     int32_t number;
     WeightSlot slot;
   };
-  // Some sentences one after another, each with its edges on both sides.
+  // Some sentences one after another, each with its borders on both sides.
   struct Strip {
     int64_t places = 0;
     std::vector<int32_t> token_of;              // [places and what templates reach on both sides] or -1
@@ -202,10 +202,10 @@ class ScorerIn final : public Scorer {
   void score_sentences(const std::vector<int64_t>& offsets, double* emissions) override;
   void list_column(size_t c);
   int64_t reach() const { return model_->set.reach; }
-  int64_t edge(int64_t distance) const { return distance < 0 ? -2 * (distance + 1) : 2 * (distance - 1) + 1; }
+  int64_t border(int64_t distance) const { return distance < 0 ? -2 * (distance + 1) : 2 * (distance - 1) + 1; }
   void forget();
   int64_t row_bytes() const override;
-  void see_edges();
+  void see_borders();
   void see_block(int64_t from, int64_t to);
   void see(size_t c, const int64_t* tokens, size_t count);
   void read(size_t c, int64_t token);

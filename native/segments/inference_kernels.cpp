@@ -41,7 +41,7 @@ struct Term {
 
 // Both tables of the forward pass.
 struct Forward {
-  Rows into, alpha;
+  Table into, alpha;
   Forward(const SegmentBatch& batch, const LogPrepared<double>& prepared, int64_t b)
       : into(batch.length(b), prepared.P, -infinity<double>), alpha(batch.length(b), prepared.P, -infinity<double>) {
     const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;
@@ -65,7 +65,7 @@ struct Forward {
 
 // Both tables of the backward pass.
 struct Backward {
-  Rows from, beta;
+  Table from, beta;
   Backward(const SegmentBatch& batch, const LogPrepared<double>& prepared, int64_t b)
       : from(batch.length(b), prepared.P, -infinity<double>), beta(batch.length(b), prepared.P, -infinity<double>) {
     const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;

@@ -27,11 +27,11 @@ using namespace chain::TRELLIS_ISA;
 
 constexpr double least_log = Range<double>::least_log, tiny = Range<double>::tiny, enough = 1e-126, most = 1e150;
 
-// Rows by position, [T, P].
-struct Rows {
+// A table by position, [T, P].
+struct Table {
   int64_t P;
   Block<double> values;
-  Rows(int64_t T, int64_t P, double fill) : P(P), values(T * P, fill) {}
+  Table(int64_t T, int64_t P, double fill) : P(P), values(T * P, fill) {}
   double* operator[](int64_t t) const { return values + t * P; }
 };
 
@@ -66,7 +66,7 @@ class ScaledSegments {
   // Probabilities times weight over the exponentials of the forward pass, and expected counts; false: redo. Nothing has
   // been added to the counts then.
   bool backward(double* tape, double weight, const Counts& counts) {
-    Rows from(T_, P_, 0.0), beta(T_, P_, 0.0);
+    Table from(T_, P_, 0.0), beta(T_, P_, 0.0);
     IntVec<double> lost{};
     for (int64_t l = 0; l < L_; ++l) beta[T_ - 1][l] = prepared_.chain.end[l] / z_;
     for (int64_t t = T_ - 1; t >= 0; --t) {
@@ -154,7 +154,7 @@ class ScaledSegments {
     for (int64_t i = 0; i < P_; i += width<double>) store(beta + i, load(beta + i) / scale_[t + 1]);
   }
 
-  void go_on_from(int64_t t, const Rows& beta, double* tape, double weight, double* from, IntVec<double>& lost) const {
+  void go_on_from(int64_t t, const Table& beta, double* tape, double weight, double* from, IntVec<double>& lost) const {
     const int64_t longest = batch_.K < T_ - t ? batch_.K : T_ - t;
     for (int64_t l = 0; l < L_; l += width<double>) {
       const int lanes = lanes_left<double>(L_, l);
@@ -172,7 +172,7 @@ class ScaledSegments {
   }
 
   // sums[i, j] += weight * alpha[t-1, i] A[i, j] from[t, j] / scale[t] for each place t where a segment may begin
-  void count(const Rows& from, const Rows& beta, double weight, const Counts& counts) const {
+  void count(const Table& from, const Table& beta, double weight, const Counts& counts) const {
     for (int64_t t = 1; t < T_; ++t)
       for (int64_t i = 0; i < L_; ++i) {
         const double before = weight * alpha_[t - 1][i] / scale_[t];
@@ -191,7 +191,7 @@ class ScaledSegments {
   const SegmentBatch& batch_;
   const SegmentPrepared& prepared_;
   int64_t b_, T_, L_, P_;
-  Rows into_, alpha_;
+  Table into_, alpha_;
   Block<double> before_, scale_;  // [T] C, and what a row of into was divided by
   double peak_ = 0.0, z_ = 0.0;   // M of the last position
   IntVec<double> lost_{};
