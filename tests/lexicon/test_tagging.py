@@ -171,16 +171,6 @@ def test_the_label_stays_open_also_where_other_musts_overlap() -> None:
     assert [one.start for one in posterior.lexicon_report().lost if one.probability == 0.0] == [7 - kept.start]
 
 
-def test_segments_are_those_of_a_model_without_a_lexicon() -> None:
-    plain = make(NAMES, [list("xaby")])
-    assert (
-        with_lexicon(plain, Lexicon(["zz"])).segments().scores.log_partition()
-        == plain.segments().scores.log_partition()
-    )
-    with pytest.raises(ModelError, match="with lexicon=None"):
-        with_lexicon(plain, Lexicon(["ab"], boundaries="character")).segments()
-
-
 def test_a_must_against_known_labels_is_an_error_that_names_both() -> None:
     plain = make(NAMES, [list("xaby")])
     lexicon = Lexicon([("ab", "PER", "must")], boundaries="character")

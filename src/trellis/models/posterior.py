@@ -39,7 +39,6 @@ from trellis.lexicon.chains import Occurrences
 from trellis.lexicon.report import LexiconReport
 from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.models.data import Label, Labelled, name_of, tokens_of
-from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.ragged import offsets_of, ranges, split
 from trellis.results import Grid, Report
 from trellis.tags import Scheme, Span, SpanTable, StateMap, TagSet
@@ -175,12 +174,6 @@ class Posterior:
         one = self.part(index)
         with one.named():
             return explain(one.scores, position, self.tags, one.state_labels, tokens=one._tokens(0))
-
-    def segments(self, *, longest: int | None = None) -> SpanSegments:
-        """The distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
-        if self.occurrences is not None and len(self.occurrences):
-            raise ModelError("segments are those of a model without a lexicon: ask for the posterior with lexicon=None")
-        return segments_of(self.scores, self.tags, self.state_labels, longest=longest)
 
     def part(self, index: int) -> Posterior:
         """The posterior of one input."""
