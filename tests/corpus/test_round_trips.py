@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.corpus.strategies import annotated, cells, segmented, sentences
@@ -81,6 +81,7 @@ def test_conllu_with_spans(tmp_path: Path, written: list[Sentence], block: int) 
 
 @FILES
 @given(st.lists(sentences(TABLE, TABLE, ("pos",)), max_size=5), BLOCKS, st.sampled_from(",;\t|"))
+@example([Sentence(["a", ";\tx"], ["X", ";,x"], columns={"pos": ["N", "N"]})], 1, ",")  # no row is a sentence
 def test_csv(tmp_path: Path, written: list[Sentence], block: int, delimiter: str) -> None:
     assert round_trip(tmp_path, written, "csv", block, write={"delimiter": delimiter}) == written
 

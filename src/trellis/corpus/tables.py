@@ -104,14 +104,14 @@ class Layout:
             raise LineError(f"expected columns of different names, found two named {shown(twice)}")
         tag = None if tag == token else tag
         rows = [row for row in sample if len(row) == len(names) and row[token]]
-        # Cells are sentences if they are lists, or have as many words as tags and more than one of them.
+        # Cells are sentences if they are lists, or have as many words as tags, and some have spaces between words.
         counts = [
             (len(_items(row[token])), 1 if tag is None else len(_items(row[tag], _SPACE_OR_COMMA))) for row in rows
         ]
         lists = [row[token][:1] == "[" for row in rows]
-        matching = [words for (words, tags), is_list in zip(counts, lists, strict=True) if words == tags or is_list]
-        whole = max(matching, default=0) > 1 and len(matching) * 2 > len(rows)
         several = [row for row in rows if " " in row[token]]
+        matching = [words for (words, tags), is_list in zip(counts, lists, strict=True) if words == tags or is_list]
+        whole = max(matching, default=0) > 1 and len(matching) * 2 > len(rows) and bool(several or any(lists))
         if not whole and len(several) * 2 > len(rows):
             tagged = "" if tag is None else f" with {shown(several[0][tag])}"
             raise LineError(
