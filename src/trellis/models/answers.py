@@ -435,7 +435,7 @@ class LatticeView(Pictured, Report):
         return table
 
     def _repr_html_(self) -> str:
-        """A table with darker cells for more probable labels, and the the best path is marked."""
+        """A table with darker cells for more probable labels; the best path is marked."""
         frames = {_BEST: "2px solid #2a2", _NEXT: "2px dashed #c80", " ": "1px solid transparent"}
         rows = [["<tr><th></th>", *(f"<th>{escape(token)}</th>" for token in self.tokens), "</tr>"]]
         for j in self.shown():
