@@ -163,7 +163,7 @@ class DataWarning(UserWarning):
 
 
 def warn(message: str, category: type[Warning] = DataWarning) -> None:
-    """A warning about the line outside Trellis that asked for what it is about."""
+    """Warn, with the nearest line of the caller's own code as the place."""
     frame, level = sys._getframe(0), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "trellis":
         frame, level = frame.f_back, level + 1

@@ -107,7 +107,7 @@ def serve(
 def _annotation(
     corrections: str | None, annotate: str | None, train: str | None, dev: str | None, first: str | None
 ) -> AnnotationSettings:
-    """The settings of annotation, with files for the first model; the demo, which is none, has its own sentences."""
+    """The settings of annotation, with files for the first model; the demo has sentences of its own, and no files."""
     from trellis.demo import chinese, english
     from trellis.server import AnnotationSettings, Corrections, LearningData
 

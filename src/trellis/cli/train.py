@@ -187,7 +187,7 @@ def train(
         tagger.config = settled
         command = shlex.join(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         convention = None
-        if group.count > 1 and streamed is None:  # that of all sentences, of which each process has some
+        if group.count > 1 and streamed is None:  # learned from all sentences; each process trains on a part of them
             convention = tokenizer_for(settled.tokenizer, data.files["train"].sentences)
         started, begin = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), time.perf_counter()
         with LiveLine(say) as line, warnings.catch_warnings():

@@ -238,7 +238,7 @@ def header_of_table(line: str) -> list[str] | None:
     return None
 
 
-# The format: the guesser looks at the first 500 lines that are not blank, and says what told. Columns separated by
+# The format: the guesser looks at the first 500 lines that are not blank, and says what decided. Columns separated by
 # spaces look like sentences of a few words, so they need evidence: nearly all lines have as many columns, and one
 # behind the first looks like tags:
 #

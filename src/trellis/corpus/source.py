@@ -552,7 +552,7 @@ class LineError(Exception):
 
 
 class LeftOut(Exception):  # noqa: N818 - nothing is wrong
-    """A record that is not gold, with the reason by which the report counts it."""
+    """Raised for a record that is left out; its message is the reason under which the report counts it."""
 
 
 def refuse(sentence: Sentence, problem: str) -> NoReturn:

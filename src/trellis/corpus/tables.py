@@ -44,7 +44,7 @@ Row = tuple[int, Sequence[str]]
 """The number of its first line, and its cells."""
 
 LONG = 1000
-"""A sentence of more tokens than this is none."""
+"""Sentences of more tokens than this are reported: rows between them are probably missing."""
 _UNDIVIDED = 200
 """A table whose rows nothing divides into sentences may have this many."""
 _LINES_OF_CELL = 1000

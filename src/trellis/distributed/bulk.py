@@ -462,7 +462,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_type(schema: Any, name: str, *, is_text: bool) -> None:
-    """Refuse an Arrow schema in which the type of the column to be tagged holds no texts or tokens; null is both."""
+    """Refuse a column to be tagged whose Arrow type is neither texts nor lists of tokens; null is taken for either."""
     types = arrow().types
 
     def plain(kind: Any) -> Any:  # of the values themselves: those of a dictionary, or of an extension of Arrow

@@ -581,7 +581,7 @@ class _ShardTagging:
         self._tell(rows, tokens)
 
     def _check_names(self, chunk: list[Record], names: list[str], *, is_first: bool) -> list[Record]:
-        """Records of which a field would be replaced by an answer are bad; so are the settings if a shard begins so."""
+        """Records with a field that an answer would replace are bad; if all first ones are, the settings are wrong."""
         added = {self._prefix + name for name in names}
         tokens = self._tagger.tokens or "tokens"  # of a sentence, these are the answer themselves
         checked = []

@@ -96,9 +96,9 @@ def aligned(graph: Graph, emissions: str, mask: str, num_states: int) -> Alignme
 
 
 RANGE = 690.0
-"""The logarithm of what two numbers of double precision may lose before their product underflows."""
+"""Within this many nats, the product of two scaled numbers does not underflow in double precision."""
 SINGLE = 80.0
-"""The same for the exponential of one emission, which is computed in single precision."""
+"""Within this many nats, the exponential of an emission does not underflow in single precision."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,9 @@ questions: it starts a span or not, it ends one or not.
     labels (IOB2)      B-PER  I-PER  O  B-LOC
     states             first  last   O  only
 
-A step is possible if both versions tell the truth, so paths correspond one to one and keep their scores, and "tokens 2
-to 4 are a span of type PER" becomes a condition on single tokens. Where the labels tell it themselves (BIOES, BMES),
-each state has one version, and the chain stays as it is.
+A step between two versions is allowed only if both say truly where spans begin and end. So paths correspond one to one
+and keep their scores, and "tokens 2 to 4 are a span of type PER" becomes a condition on single tokens. Where the labels
+tell it themselves (BIOES, BMES), each state has one version, and the chain stays as it is.
 
 **Tracks.** A bonus for the span (begin, end, type) does not decompose over states either: inside a span, a state does
 not say where the span began. So every (begin, type) at which a span of two tokens or more has a bonus opens a *track*:
@@ -53,7 +53,7 @@ class SpanStates:
     kind: IntArray  # [A] the type of its span, an index into `kinds`; -1 outside every span
     starts: BoolArray  # [A]
     ends: BoolArray  # [A]
-    steps: AllowedTransitions  # between versions that tell the truth
+    steps: AllowedTransitions  # between versions that say truly where spans begin and end
     kinds: tuple[str, ...]
 
     @classmethod
@@ -90,7 +90,7 @@ class SpanStates:
 
     def chain(self, scores: ChainScores) -> ChainScores:
         """The chain with these states; paths and their scores stay."""
-        if len(self) == scores.num_labels:  # one version each, so that all steps that have a score tell the truth
+        if len(self) == scores.num_labels:  # one version each: no step is to be ruled out
             return scores
         return _expanded(scores, self.state, self.steps, scores.emissions[:, self.state])
 

@@ -125,7 +125,7 @@ def apply_lexicons(
 ) -> tuple[list[ChainPart], Occurrences]:
     """The distribution over labellings of the inputs with what the lexicons say, and where their entries occur.
 
-    It is made of chains that are together about each input once.
+    Several chains may be returned; each input is in exactly one of them.
 
     Args:
         lexicons: those of their entries count that prefer or must.
@@ -224,10 +224,10 @@ class _Musts:
         return self.states.inside(int(musts.end[row] - musts.begin[row]), None if kind == _ANY else kind)
 
     def _largest_set(self, one: ChainScores, musts: Occurrences, sequence: int) -> BoolArray:
-        """Which musts of one input hold in its best labelling among those in which as many as possible do.
+        """Which `must` entries of one input are obeyed: as many as possible, then those of the best labelling.
 
-        Each must is worth more than all differences between scores, so the best path counts them first. A must that
-        fails though no other is in its way is an error.
+        Each of them is worth more than all differences between scores, so the best path counts them first. One that
+        fails although no other overlaps it is an error.
         """
         wanted = of_sequences(self.bonuses, np.array([sequence]))
         first, stop = offsets_of(self.scores.lengths)[sequence : sequence + 2]

@@ -249,7 +249,7 @@ class Posterior:
 
     @cached
     def _parts(self) -> Sequence[ChainPart]:
-        """The chains that answer, which together are about each input once."""
+        """The chains with the numbers of their inputs; each input is in exactly one."""
         return self.parts or (ChainPart(np.arange(len(self.scores.lengths)), self.scores, self.state_labels),)
 
     def _ask(self, question: Callable[[ChainPart], T]) -> Iterator[tuple[ChainPart, T]]:

@@ -86,7 +86,7 @@ Text = str | Sentence | Sequence[str]
 LexiconOption = Lexicon | Literal["own"] | None
 
 _BLOCK = 16384  # sentences that are answered at a time
-_TRACKS = 8  # how many times wider than without a lexicon a chain is taken to be
+_TRACKS = 8  # how much wider a lexicon is assumed to make a chain, for the size of blocks
 _LEARNED = ("tagset_", "tokenizer_", "learned_from_", "settings_", "history_", "lexicon_", "lexical_")
 
 
@@ -576,7 +576,7 @@ class Tagger(Generic[C], ABC):
         states = self.__dict__.get("states_")
         names = self.labels_ if states is None else states.names
         if len(names) != len(scores):
-            raise ModelError("the states of this model are no labels, so its transitions have no names")
+            raise ModelError("the states of this model are not its labels, so its transitions have no names")
         return TransitionTable(names, tuple(map(tuple, scores.tolist())))
 
     def explain(self, sentence: Text, position: int) -> Explanation:

@@ -40,7 +40,7 @@ class Characters:
 
 
 class Around(NamedTuple):
-    """The words with vectors in which tokens lie: 4 times the token plus its place in the word, vector, weight."""
+    """The words with vectors that contain each token: 4 times the token plus its place in the word, vector, weight."""
 
     slots: Tensor
     vectors: Tensor

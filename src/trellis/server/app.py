@@ -33,7 +33,7 @@ from trellis.server.security import LOCAL, Guard, Keys
 
 _INLINE = 4 * 2**10
 """Bytes of a request up to which it is read in the event loop; longer ones are read where the model runs."""
-_PROMPT = 0.02  # seconds in which most answers are there: no need to watch the client
+_PROMPT = 0.02  # seconds until a client is watched: most answers are there by then
 _MEDIA = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",

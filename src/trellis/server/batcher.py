@@ -236,7 +236,7 @@ class Batcher:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def set_speed(self, tokens_per_second: float) -> None:
-        """Set the high and the low mark: no more may wait than a slow model answers in half the time of a request."""
+        """Bound the queue by the speed of the model: at most what it tags in half the timeout of a request may wait."""
         limits = self._limits
         self._speed = tokens_per_second
         self._high = int(min(limits.high_tokens, max(self._speed * limits.seconds / 2, limits.batch_tokens)))

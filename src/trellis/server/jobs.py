@@ -245,7 +245,7 @@ def _only(request: Struct, *names: str) -> str:
 
 
 def _width(lexicon: Sequence[Entry], model: ServedModel) -> int:
-    """What a token costs with a lexicon: so many tokens of entries may overlap, in each label, and widen the chain."""
+    """As how many tokens one counts with this lexicon: labels times words of an entry, which widen the chain."""
     labels = {entry.label for entry in lexicon}
     count = len(model.kinds) if None in labels else len(labels)
     return max((max(_WIDER, count * len(_PIECES.findall(entry.surface))) for entry in lexicon), default=1)

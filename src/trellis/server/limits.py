@@ -21,19 +21,19 @@ class ServerLimits:
     """Bounds of one request, of the queue, and of a connection."""
 
     body_bytes: int = 4 * 2**20
-    """Of a request; beyond it 413."""
+    """The longest body of a request; a longer one gets 413."""
     held_bytes: int = 256 * 2**20
-    """Of all requests that are being read or answered; beyond it 429."""
+    """All bodies that are being read or answered together; a request beyond it gets 429."""
     line_bytes: int = 2**20
-    """Of one line of JSON Lines; beyond it an error in its place. The number of lines is free."""
+    """The longest line of JSON Lines; a longer one gets an error in its place. The number of lines is not limited."""
     tokens: int = 100_000
-    """Of a request; beyond it 413."""
+    """The most tokens of a request; more get 413."""
     sentence_tokens: int = 20_000
-    """Of one text, token list, or sentence of a document."""
+    """The most tokens of one text, token list, or sentence of a document."""
     k: int = 100
-    """Labellings that may be asked for."""
+    """The most labellings (`k_best`) that may be asked for."""
     lexicon_entries: int = 1000
-    """Entries of the lexicon of a request."""
+    """The most entries of the lexicon of a request."""
     lexicon_characters: int = 100_000
     """Of all these entries together: each takes fifteen bytes, and lexicons are kept for the next request."""
     explained_tokens: int = 64
@@ -126,7 +126,7 @@ def piece_of(message: Message) -> tuple[bytes, bool]:
 
 
 async def _too_large(receive: Receive, most: int) -> RequestError:
-    """The error, after a moment in which the rest is thrown away: many clients do not listen before they have sent."""
+    """The error, after the rest was read for a moment: many clients do not read before they have sent everything."""
     left, more = _DISCARDED * most, True
     with suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(_MOMENT):

@@ -25,7 +25,7 @@ Pairs = Mapping[tuple[str, str], int]
 """How often each label follows each other one; the edge of a sequence is ``""``."""
 
 MOST_ODD = 0.1
-"""The share of odd labels, among those that are not O, up to which they are taken for mistakes."""
+"""If at most this share of the labels other than O does not fit a scheme, these labels are mistakes."""
 
 _OUTSIDE = ("O", "o", "0")
 _PREFIXED = re.compile(r"([A-Za-z])[-_:.](.+)", re.DOTALL)

@@ -429,9 +429,9 @@ class StateMap:
 
 @cache
 def _situations(written: Scheme, learned: Scheme) -> tuple[tuple[tuple[Role, Role], ...], ...]:
-    """A span of one, two or three tokens, with one of its type right before and after it or not, in both schemes.
+    """Pairs of roles in both schemes, token by token: spans of 1 to 3 tokens with and without neighbours of their type.
 
-    IO cannot tell spans apart that adjoin, so there is nothing to be learned of them.
+    In IO, spans that adjoin cannot be told apart, so there is nothing to be learned from these.
     """
     situations = []
     for sizes in product((0, 1), (1, 2, 3), (0, 1)):

@@ -55,7 +55,7 @@ _MOST_REPEATS = 100_000
 _COUNTS = re.compile(r"\{\s*(\d{1,18})")
 _SECONDS, _SECONDS_PER_CHARACTER = 1.0, 1e-5  # of CPU time, for the matches of one text
 _ALONE: dict[str, str] = {}
-"""Characters met so far that are no white space and join nothing, which takes less time to look up than a pattern.
+"""Characters met so far that are tokens of their own; looking them up takes less time than a pattern.
 
 Texts share them, and with them their bytes in UTF-8, which Python keeps once native code has asked.
 """

@@ -157,7 +157,7 @@ class History(Pictured):
 
 _PATIENCE = 2.0  # seconds of a training before anything is shown
 Progress = Callable[[Step], None]
-"""Called after each iteration. With an attribute `every`, it is also called within epochs, every that many seconds."""
+"""Called after each iteration. With an attribute `every`, it is also called during an epoch, every `every` seconds."""
 Validate = Callable[[FloatArray], float | DevScores]
 
 

@@ -103,7 +103,7 @@ class StoppingTest:
     def __init__(self, loss: float, *, epsilon: float, delta: float, period: int) -> None:
         self._epsilon, self._delta, self._period = epsilon, delta, period
         self.rounding = min(_ROUNDING, delta / 10) if period > 0 else 0.0
-        """How much higher a loss may be after a step, as a share of it; steps that gain no more end by `delta`."""
+        """By what share a step may raise the loss, since sums are rounded; `delta` ends steps that gain so little."""
         self.losses: deque[float] = deque([loss], maxlen=min(max(period, 1), sys.maxsize))
 
     def check(self, loss: float, gradient_norm: float, weights: FloatArray) -> Reason | None:

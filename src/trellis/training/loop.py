@@ -56,7 +56,10 @@ class TrainingState(Generic[W]):
             self.kept, self.weights = kept, weights  # Python handles signals between calls, and there is no call here
 
     def stop_reason(self, max_iterations: int | None, patience: int | None) -> Reason | None:
-        """The reason to stop, if there is one: `patience` iterations were no better than one above 0, or enough."""
+        """Why to stop now, or None: no better dev score for `patience` iterations, or `max_iterations` are done.
+
+        A best score of 0 does not count: the model has not begun to learn.
+        """
         if patience is not None and self.score and self.steps[-1].dev is not None:
             first = next((i for i, step in enumerate(self.steps) if step.dev == self.score), self.kept)
             if len(self.steps) - 1 - first >= patience:

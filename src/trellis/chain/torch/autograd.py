@@ -278,7 +278,7 @@ def graph_gradient(value: Tensor, inputs: Sequence[Tensor | None], grad: Tensor)
 
 
 def _unmoved(ctx: Any, scores: Arguments) -> Inference | None:
-    """The native side of the forward pass, unless the scores are elsewhere now, since it points to where they were.
+    """The native side of the forward pass, or None if the scores have moved in memory since, for it points to them.
 
     Hooks on saved tensors, assignment to ``.data`` and resized storages move them without autograd noticing.
     """

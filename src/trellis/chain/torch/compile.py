@@ -88,7 +88,7 @@ def _loss_dtype(emissions: Tensor) -> torch.dtype:
 
 @_nll.register_fake
 def _(emissions: Tensor, *rest: Any) -> Tensor:
-    refuse_exporters()  # for them, torch.compile does not see that it is they who ask
+    refuse_exporters()  # they call this as well, and torch.compile cannot tell
     batch = emissions.shape[0] if rest[6] else emissions.shape[1]
     return emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
 

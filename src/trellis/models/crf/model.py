@@ -127,7 +127,8 @@ class CRFConfig:
     all_possible_transitions: bool = setting(False, "weights also for transitions that never occur")
     order: Literal[1, 2] = setting(1, "how many labels before it a label depends on")
     pairs: int = setting(
-        300, "order 2: how many pairs of labels, the most common ones, are told apart; others count as their last label"
+        300,
+        "order 2: how many pairs of labels, the most common ones, have a state of their own instead of a shared one",
     )
     all_possible_edges: bool = setting(
         False, "B and * lines with %: weights also for pairs of labels that never occur with the attribute"
@@ -397,7 +398,7 @@ def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
 def _stored_weights(
     stored: Stored, width: int, prefix: str, templates: _native.TemplateSet | None
 ) -> tuple[AttributeIndex, IntArray, npt.NDArray[np.uint16], FloatArray, int]:
-    """The inverse of `_arrays`, each of which native code indexes by: the fields of `AttributeWeights`."""
+    """Read what `_arrays` wrote, as the fields of `AttributeWeights`; checked, since native code indexes by them."""
     index = AttributeIndex.from_stored(stored, prefix, templates)
     labels = stored.array(f"{prefix}pair_labels", (np.uint8, np.uint16), (None,), 0, width - 1)
     ends = stored.lengths(f"{prefix}pair_counts", len(labels), len(index))

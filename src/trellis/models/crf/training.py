@@ -145,7 +145,7 @@ class Transitions:
         return legal, start.view(np.uint8), self.end[labels].view(np.uint8)
 
     def cells(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
-        """The transitions that have weights, as from * S + to, the numbers of those, and how many weights there are."""
+        """Transitions with weights as from * S + to, the number of each weight, and how many weights there are."""
         labels, L, two = self.labels, self.num_labels, int(self.weighted.sum())
         numbers = np.full((L, L), -1)
         numbers[self.weighted] = np.arange(two)

@@ -36,7 +36,8 @@ class HMMConfig:
     )
     order: Literal[1, 2] = setting(1, "how many labels before it a label depends on; 2 needs labels on all tokens")
     pairs: int = setting(
-        300, "order 2: how many pairs of labels, the most common ones, are told apart; others count as their last label"
+        300,
+        "order 2: how many pairs of labels, the most common ones, have a state of their own instead of a shared one",
     )
     states: int | None = setting(None, "number of states if no labels name them")
     fixed: tuple[Part, ...] = setting(

@@ -130,7 +130,8 @@ class Forms:
     def posterior(self, word: str, without: FloatArray | None = None) -> FloatArray:
         """P(tag | the word's forms), from the general to the special.
 
-        Its own counts are not among them, unless in lower case it is another word's: `without` are subtracted there.
+        The counts of the word itself are not used. If its lower-case form is a word of the training text, those counts
+        are used last, minus `without`.
         """
         p = self.prior
         for key in look(word):

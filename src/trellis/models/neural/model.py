@@ -230,7 +230,7 @@ def from_stored(config: NeuralConfig, states: StateMap, stored: Stored) -> tuple
     size = None if vectors is None else vectors.shape[1]
     spelled, paired = bool(vocabulary.characters.names), bool(vocabulary.pairs.names)
     settings = resolved(config, Facts(spelled, paired, size, states.tags.scheme, states.scheme))
-    # The tables of what the scheme allows are square in the labels, so these must be those of the weights.
+    # The tables of what the scheme allows have a row and a column per label: the weights must have as many labels.
     L, rank = len(states), config.boundaries if config.head == "semicrf" else 0
     stored.array(f"{WEIGHTS}emission.bias", np.float32, (L + 2 * rank,))
     if config.head == "crf":

@@ -67,7 +67,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordsAround:
-    """The words with vectors in which tokens lie, token after token: ``offsets[n]`` is where those of token n begin.
+    """For each token, the words with vectors that contain it: ``offsets[n]`` is where those of token n begin.
 
     `share` is how much the vector counts at this place of the token: 0 the word begins there, 1 goes on, 2 ends, 3 is
     the token itself.
@@ -322,7 +322,7 @@ def _count_pairs(inputs: Sequence[Any]) -> dict[str, int]:
 
 
 def count_words(windows: Iterable[Sequence[Any]], vocabulary: Vocabulary) -> IntArray:
-    """How often each word with a vector is in the text, by id, where no longer one that is there has it inside."""
+    """How often each word with a vector occurs, by id; not counted inside longer words with vectors."""
     counts = np.zeros(len(vocabulary.vectors), dtype=np.int64)
     for inputs in windows:
         begin, sizes, number = vocabulary.find_words(inputs).T

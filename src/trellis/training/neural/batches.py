@@ -70,7 +70,7 @@ class TrainingTask(Protocol):
 
 
 def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int, window: int = 0) -> list[IntArray]:
-    """The batches of one window of an epoch (both from 0), each the indices of its examples; every one is in one."""
+    """The batches of one window of an epoch (both numbered from 0), as indices; each example is in exactly one."""
     rng = np.random.default_rng([settings.seed, epoch, window])
     by_length = np.argsort(lengths * (1 + _JITTER * rng.random(len(lengths))) + rng.random(len(lengths)))
     sizes, begin, batches = lengths[by_length], 0, []
