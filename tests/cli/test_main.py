@@ -160,7 +160,7 @@ def test_an_option_that_is_a_setting_says_how_to_set_it(shell, option):
 @pytest.mark.parametrize("command", ["tag", "eval", "select", "explain"])
 def test_a_model_behind_the_file_is_noticed(shell, here, ner_model, command):
     done = shell(command, "dev.conll", ner_model)
-    message = f"trellis: the model comes first: 'dev.conll' is none, and {ner_model} is one\n"
+    message = f"trellis: the model comes first: 'dev.conll' is not a model, but {ner_model} is\n"
     assert (done.code, done.out, done.err) == (2, "", message)
 
 

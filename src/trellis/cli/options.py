@@ -62,7 +62,7 @@ def one_of(names: Iterable[str]) -> Callable[..., str | None]:
 def check_order(model: str, others: Sequence[str]) -> None:
     """Refuse arguments in the wrong order: no model where one is expected, and one behind it."""
     if not _is_model(model) and (found := next(filter(_is_model, others), None)) is not None:
-        raise ConfigError(f"the model comes first: {shown(model)} is none, and {found} is one")
+        raise ConfigError(f"the model comes first: {shown(model)} is not a model, but {found} is")
 
 
 def _is_model(path: str) -> bool:
