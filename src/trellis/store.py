@@ -105,7 +105,7 @@ class Stored:
         return array
 
     def ends(self, name: str, dtype: npt.DTypeLike, total: int, count: int | None = None) -> AnyArray:
-        """Where the parts of a whole of `total` items end: the ends never decrease, and the last one is `total`."""
+        """Where the parts of `total` items end: the ends never decrease, and the last one is `total`."""
         ends = self.array(name, dtype, (count,), 0, total)
         # No differences are taken: those of hostile numbers overflow.
         falls = np.flatnonzero(ends[1:] < ends[:-1])
@@ -117,7 +117,7 @@ class Stored:
         return ends
 
     def lengths(self, name: str, total: int, count: int | None = None) -> IntArray:
-        """Where the parts of a whole of `total` items end, given their lengths in any type that `narrowed` gives."""
+        """Where the parts of `total` items end, from their lengths, which may have any type that `narrowed` gives."""
         ends: IntArray = self.array(name, NARROW, (count,)).astype(np.int64)
         np.cumsum(ends, out=ends)  # in the type that it has: else NumPy takes 16 times as long
         last = int(ends[-1]) if len(ends) else 0  # of at most 2**32 each: no sum of what fits into memory wraps around

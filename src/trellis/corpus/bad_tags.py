@@ -87,7 +87,7 @@ def check_on_bad_tags(how: str) -> None:
 def mend(sequences: Sequence[Sequence[str]], detection: Detection, how: OnBadTags) -> Mended:
     """The sequences in the spelling of the scheme, with bad tags repaired or dropped.
 
-    With "error" the bad tags are returned untouched, for whoever knows their places to refuse.
+    With "error" the bad tags are returned untouched: the caller knows their places, and refuses them.
     """
     check_on_bad_tags(how)
     tags: list[Sequence[str] | None] = list(sequences)

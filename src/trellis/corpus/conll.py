@@ -138,7 +138,7 @@ class _Layout:
     tag: int | None
     extra: list[tuple[str, int]]
     number: int | None = None
-    """Of a column that counts the tokens of each sentence, or the sentences, in a file without blank lines."""
+    """The index of a column that counts tokens or sentences, in a file without blank lines."""
     counts_tokens: bool = False
 
     def tabbed(self, text: str) -> str:

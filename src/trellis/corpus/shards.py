@@ -59,7 +59,7 @@ class Shards:
     format: str | None = None
     encoding: str = "utf-8"
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the reader, as `corpus.iterate` takes them: ``{"tags": "ner_tags"}``."""
+    """Options of the reader, as `corpus.iterate` takes them: ``{"tags": "ner_tags"}``."""
     read: Callable[[str], Iterable[Sentence]] | None = None
     """Reads a file in a way of its own."""
     paths: tuple[str, ...] = field(init=False)

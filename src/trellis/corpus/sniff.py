@@ -323,7 +323,7 @@ def _told_by_tags(values: Sequence[str], has_breaks: bool) -> str | None:
 
 
 def _guess_json(head: str, line: str) -> str | None:
-    """By the first record, or by the fields in its first part where it is longer than the head or broken."""
+    """The kind of JSON by its first record, or by the fields at its begin if it is longer than the head or broken."""
     try:
         start = re.match(r"\s*\[\s*", head) if is_array(head) else None
         if start is None:

@@ -72,7 +72,7 @@ class Layout:
     tag: int | None
     sentence: int | None
     number: int | None
-    """Of the column that counts the tokens of each sentence, where no column names the sentences."""
+    """The column that counts the tokens of each sentence, where no column names the sentences."""
     whole: bool
 
     @classmethod

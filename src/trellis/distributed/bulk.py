@@ -246,7 +246,7 @@ class AnswerBlock:
     """The answers for R consecutive rows: N tokens and S spans, flat, with the number of them in each row."""
 
     answers: Answers
-    """Of the rows, or of the sentences that these were split into."""
+    """The answers to the rows, or to the sentences that these were split into."""
     tokens: list[str]  # [N]
     lengths: IntArray  # [R]
     span_counts: IntArray  # [R]

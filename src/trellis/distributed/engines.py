@@ -218,7 +218,7 @@ def _without_main() -> Iterator[None]:
 
 
 _told: Connection
-"""In a worker process: where it tells how far it is."""
+"""The connection by which a worker process reports its progress."""
 
 
 def _begin_worker(progress: Connection) -> None:

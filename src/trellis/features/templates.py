@@ -86,10 +86,10 @@ class Templates:
     name: str
     text: str
     lines: tuple[Template, ...]
-    """Of tokens: lines that start with U or *."""
+    """Templates of tokens: lines that start with U or *."""
     transitions: bool
     edges: tuple[Template, ...] = ()
-    """Of steps from one token to the next: lines that start with B or * and look at cells."""
+    """Templates of steps from one token to the next: lines that start with B or * and look at cells."""
 
     @classmethod
     def parse(cls, text: str, *, name: str = "template") -> Templates:
@@ -252,7 +252,7 @@ def _parse_line(line: str, number: int, where: str) -> Template:
 
 
 def _refuse_stray(text: str, line: str, where: str) -> None:
-    """Refuse text that looks like a cell and is none: it would be the same feature at every token."""
+    """Refuse text that looks like a cell but is not one: it would be the same feature at every token."""
     stray = _STRAY.search(text)
     if stray is not None:
         broken = text[stray.start() :]

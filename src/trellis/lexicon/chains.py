@@ -296,7 +296,7 @@ class _Musts:
 
 
 def _overlapping(musts: Occurrences) -> BoolArray:
-    """Which musts share a token with another one that is not the same span, for musts in order."""
+    """Which of these `must` entries, in order, overlap one that is another span."""
     result = np.zeros(len(musts), dtype=np.bool_)
     for i in range(len(musts)):
         for j in range(i + 1, len(musts)):

@@ -40,7 +40,7 @@ __all__ = [
     "select",
 ]
 
-# Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
+# Imported when they are asked for: torch comes with neural taggers, and tagging with one family needs no other.
 __getattr__ = lazily(
     __name__,
     {

@@ -165,7 +165,7 @@ class Tagged:
 
     @cached
     def spans(self) -> tuple[TextSpan, ...]:
-        """By position; if tags stand alone (parts of speech), each token is one."""
+        """The spans by position; where each tag stands alone (parts of speech), each token is one."""
         answers, index = self._answers, self._index
         rows, table, text = answers.spans_of(index), answers.spans, answers.texts[index]
         if rows.start == rows.stop:
@@ -391,7 +391,7 @@ class LatticeView(Pictured, Report):
         ]
 
     def draw(self, width: int = 80) -> RenderableType:
-        """For a rich console of this width: the trellis, in parts below each other if it is long, and the paths."""
+        """What a rich console shows: the trellis, in parts below each other if it is too wide, and the paths."""
         from rich.cells import cell_len
         from rich.console import Group
         from rich.table import Table

@@ -114,7 +114,7 @@ class FitOptions:
     progress: Progress | None = None
     sentence_weights: FloatArray | None = None
     folder: TrainingFolder | None = None
-    """Where checkpoints go."""
+    """The folder for checkpoints."""
     on_bad_tags: OnBadTags = "error"
     tokenizer: Splitter | str | OwnTokenizer | None = None
     """How raw text will be split, instead of the setting of that name."""
@@ -241,7 +241,7 @@ class Tagger(Generic[C], ABC):
             raise ModelError(
                 f"a {type(self).__name__} is not trained by processes with sentences of their own (together)"
             )
-        if folder is None or isinstance(folder, ModelFolder):  # whoever has locked the folder saves the model
+        if folder is None or isinstance(folder, ModelFolder):  # the caller who has locked the folder saves the model
             opened: AbstractContextManager[ModelFolder | None] = nullcontext(folder)
         else:
             opened = training(folder, self.kind, self.kind, resume=resume)

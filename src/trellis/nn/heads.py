@@ -294,7 +294,7 @@ class BilinearEdges(nn.Module):
         self.weight = nn.Parameter(torch.zeros(num_tags, num_tags, rank))
 
     def forward(self, features: Tensor, lengths: IntArray) -> Tensor:
-        """From features ``(N, size)`` to scores ``(P, L, L)``, as `trellis.chain.torch.ChainScores` takes them."""
+        """Scores ``(P, L, L)`` for features ``(N, size)``, as `trellis.chain.torch.ChainScores` takes them."""
         later = torch.from_numpy(later_tokens(lengths)).to(features.device)
         products = self.left(features)[later - 1] * self.right(features)[later]
         scores = nn.functional.linear(products, self.weight.flatten(0, 1))

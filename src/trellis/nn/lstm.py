@@ -97,7 +97,7 @@ class BiLSTM(nn.Module):
                     nn.init.ones_(parameter.chunk(4)[1])
 
     def forward(self, features: Tensor, packing: Packing, index: Tensor | None = None) -> Tensor:
-        """From ``(N, size)``, or from rows that tokens share and ``index[N]``, to ``(N, hidden)``."""
+        """States ``(N, hidden)`` for inputs ``(N, size)``, or for rows that tokens share and ``index[N]``."""
         for i, layer in enumerate(self.layers):
             if i:
                 features = self.dropout(features, packing.sequence, len(packing.lengths))

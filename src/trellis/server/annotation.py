@@ -51,7 +51,7 @@ class AnnotationSettings:
 
     corrections: Path | None = None
     data: Mapping[str, LearningData] = field(default_factory=dict)
-    """By the name of the model."""
+    """What each model may learn from, by its name."""
     pool: Sequence[str] = ()
     """Texts, one sentence each, for the first model."""
 

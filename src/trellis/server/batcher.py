@@ -62,11 +62,11 @@ class BatchJob:
     finish: Callable[[list[Any]], Any]
     """Makes the answer of the answers to all parts; called in the batcher's thread."""
     seconds: float
-    """In which the answer must be there; who asks keeps the time."""
+    """The seconds in which the answer must be there; the caller keeps the time."""
     waiting: int = field(init=False)
     """Tokens of the parts that wait; 0 once the job has left the queue."""
     answers: list[Any] = field(init=False)
-    """To each part; None while it is missing."""
+    """The answer to each part; None while it is missing."""
     missing: int = field(init=False)
     future: asyncio.Future[Any] = field(init=False)
 
@@ -94,7 +94,7 @@ class FairQueue:
         self._heaps: dict[Inference, list[tuple[float, int, QueuedPart]]] = {}
         self._numbers = count()
         self.tokens = 0
-        """Of all parts that wait."""
+        """The tokens of all parts that wait."""
 
     def add(self, job: BatchJob, now: float) -> None:
         """Let all parts of a job wait."""
@@ -161,7 +161,7 @@ class Batcher:
         return self._queue.tokens
 
     def submit(self, job: BatchJob) -> asyncio.Future[Any]:
-        """Put a request into the queue; whoever does not want the answer any more cancels it."""
+        """Put a request into the queue; cancelling the future withdraws it."""
         loop = asyncio.get_running_loop()
         job.future = loop.create_future()
         self._check(job.waiting, closed=self._stopping)
@@ -230,7 +230,7 @@ class Batcher:
             await asyncio.wait([job.future for job in self._jobs])
 
     def close(self) -> None:
-        """Let the thread end with its batch; whoever still waits is told."""
+        """Let the thread end with its batch; requests that still wait get an error."""
         self._draining = self._stopping = True
         self._tell([(job, _stopping()) for job in self._jobs])
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -260,7 +260,7 @@ class Batcher:
             self._thread.submit(self._run_batch, loop)
 
     def _run_batch(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the thread: answer a batch, and be called again if more waits."""
+        """Answer a batch in the thread; called again while more waits."""
         with self._lock:
             self._arrived = 0
             batch = self._queue.take(self._limits.batch_tokens)

@@ -100,7 +100,7 @@ class Interface(NamedTuple):
     field: str | None = None
     """The field of a task that is the text; None if it does not say."""
     labels: frozenset[str] = frozenset()
-    """Which spans may have; all if it names none."""
+    """The labels that spans may have; all if the project names none."""
 
 
 def interface(config: str) -> Interface:

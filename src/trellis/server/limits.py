@@ -35,11 +35,11 @@ class ServerLimits:
     lexicon_entries: int = 1000
     """The most entries of the lexicon of a request."""
     lexicon_characters: int = 100_000
-    """Of all these entries together: each takes fifteen bytes, and lexicons are kept for the next request."""
+    """The most characters of all these entries together: each takes fifteen bytes while the lexicon is kept."""
     explained_tokens: int = 64
     """Positions that one request may ask reasons for."""
     seconds: float = 30.0
-    """From the first byte of a request to its answer; beyond it 503. A request may ask for less."""
+    """Seconds from the first byte of a request to its answer; after them 503. A request may ask for less."""
     high_tokens: int = 200_000
     """Tokens that wait: beyond it requests get 429 ..."""
     low_tokens: int = 100_000
@@ -49,11 +49,11 @@ class ServerLimits:
     linger: float = 0.002
     """Seconds that an idle model waits for company, once requests come together."""
     head_bytes: int = 64 * 2**10
-    """Of a request's first line and headers; beyond it 431."""
+    """The most bytes of a request's first line and headers; more get 431."""
     head_seconds: float = 10.0
-    """In which they must come."""
+    """Seconds in which the first line and headers must come."""
     connections: int = 1000
-    """At a time; beyond it 503."""
+    """The most connections at a time; others get 503."""
 
     def __post_init__(self) -> None:
         """Refuse bounds that cannot be kept together."""

@@ -25,7 +25,7 @@ from trellis.server.schemas import ModelAnswer
 from trellis.text import hue
 
 Signature = tuple[int, int, int]
-"""By which a file is told from what it was before: its inode, its time, its size."""
+"""The inode, time and size of a file; it has changed if they differ."""
 _SETTLED = 2_000_000_000
 """A file that cannot be opened is tried again until it is this old, in nanoseconds: within a tick of the file system's
 clock it may change without another signature."""

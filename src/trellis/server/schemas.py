@@ -343,7 +343,7 @@ def _explained(message: str, kind: type) -> str:
 
 
 def _not_utf8(body: bytes) -> str:
-    """Which byte of a body is not UTF-8, and where."""
+    """The error for a body that is not UTF-8: which byte, and where."""
     try:
         body.decode()
     except UnicodeDecodeError as error:

@@ -40,7 +40,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-"""Of every answer."""
+"""Headers of every answer."""
 
 
 class Keys:
@@ -54,7 +54,7 @@ class Keys:
 
     @classmethod
     def read(cls, path: str | Path | None) -> Keys:
-        """From a file with one key per line, and from the environment variable, separated by white space."""
+        """The keys of a file, one per line, and of the environment variable, where white space separates them."""
         keys = os.environ.get(VARIABLE, "").split()
         if path is not None:
             try:

@@ -62,7 +62,7 @@ class FolderState:
     model: str
     started: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """Those that influence the weights, by the names under which they are set."""
+    """The settings that influence the weights, by the names under which they are set."""
     data: dict[str, Any] = field(default_factory=dict)
     """Fingerprints, by the name of what they describe."""
     format: int = FORMAT

@@ -67,7 +67,7 @@ class Step:
     seconds: float
     """Since the start of training."""
     seconds_left: float | None
-    """At most this many more, if the number of iterations is limited."""
+    """The most iterations that may still come, if their number is limited."""
     iterations: int | None = None
     """How many there will be at most."""
     batch: int | None = None
@@ -76,7 +76,7 @@ class Step:
     learning_rate: float | None = None
     tokens_per_second: float | None = None
     precision: float | None = None
-    """On the held-out sentences, as is `recall`; `dev` is their F1."""
+    """Precision on the held-out sentences, whose F1 is `dev`."""
     recall: float | None = None
     accuracy: float | None = None
     """Share of the held-out tokens with the right label."""

@@ -49,7 +49,7 @@ class Chain(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where flat rows sit in a time-major padded grid."""
+    """The places of flat rows in a padded grid with time first."""
 
     lengths: Tensor  # [B]
     active: Tensor  # [T, B] bool

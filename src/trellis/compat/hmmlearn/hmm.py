@@ -561,7 +561,7 @@ def _clusters(X: AnyArray, n: int, random_state: RandomState) -> Any:
 
 
 def _covariance(X: AnyArray, floor: float) -> FloatArray:
-    """Of all samples, ``(n_features, n_features)``."""
+    """The covariance of all samples, ``(n_features, n_features)``."""
     return np.atleast_2d(np.cov(X.T)) + floor * np.eye(X.shape[1])
 
 

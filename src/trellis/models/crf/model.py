@@ -233,7 +233,7 @@ class AttributeWeights:
         return replace(self, weights=self.weights.astype(np.float32).astype(np.float64))
 
     def pruned(self, share: float = 0.0) -> Self:
-        """Without weights that are zero or below this share of the largest, and attributes that have no other."""
+        """The weights without those below this share of the largest, and without attributes that lose all of theirs."""
         sizes = np.abs(self.weights)
         large = (sizes > 0.0) & (sizes >= share * sizes.max(initial=0.0))
         if large.all() and (np.diff(self.ends, prepend=0) > 0).all():

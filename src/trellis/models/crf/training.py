@@ -92,7 +92,7 @@ class FeatureSelection:
     constraints: bool
     all_edges: bool = False
     pairs: int | None = None
-    """With order 2: at most this many pairs of labels have their own state."""
+    """With order 2, the most pairs of labels that have a state of their own."""
 
 
 def frequent_pairs(counted: CountedPairs, width: int, min_freq: float, group: ProcessGroup) -> PairTable:
@@ -171,7 +171,7 @@ class Transitions:
         return transitions, HistoryWeights(self.pairs, rows, self.after)
 
     def joined(self, weighted: BoolArray, histories: HistoryWeights | None) -> Transitions:
-        """With the weights that an earlier model has, whose labels are the first of these."""
+        """The transitions with those that an earlier model has, whose labels are the first of these."""
         known = np.zeros_like(self.weighted)
         known[: len(weighted), : len(weighted)] = weighted
         steps = replace(self, weighted=self.weighted | (known & self.legal))

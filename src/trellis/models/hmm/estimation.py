@@ -109,7 +109,7 @@ class Forms:
 
     @classmethod
     def learn(cls, words: Sequence[str], counts: FloatArray) -> Forms:
-        """From the counts (V, L) of each word's tags, whole or expected."""
+        """Estimate from the counts (V, L) of each word's tags, which may be expected counts."""
         totals = counts.sum(axis=1)
         rows: dict[str, int] = {}
         pairs: list[tuple[int, int]] = []  # form, word
@@ -277,7 +277,7 @@ class Histories:
 
     @classmethod
     def learn(cls, triples: Triples, transitions: FloatArray, estimation: Estimation, most: int) -> Histories:
-        """From counts, smoothed like all transitions; Witten-Bell backs off to P(c | b), the transitions (L, L)."""
+        """P(c | a, b) from counts; Witten-Bell backs off to P(c | b), the transitions (L, L)."""
         pairs, counts = triples.most_common(most, len(transitions))
         return cls(pairs, estimation.after_pairs(counts, pairs[:, 1], transitions))
 

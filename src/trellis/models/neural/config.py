@@ -23,7 +23,7 @@ from trellis.vectors import usual_count
 T = TypeVar("T")
 
 MOST_TOKENS = 64
-"""Of a span that a semicrf scores as a whole."""
+"""The longest span that a semicrf scores as a whole."""
 _USUAL_TOKENS, _MOST_RANK = 10, 1024
 _CHARACTER_EPOCHS = 10  # with characters as tokens, longer trainings learn the words of the corpus by heart
 

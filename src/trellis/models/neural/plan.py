@@ -36,7 +36,7 @@ PRETRAINED = "encoder.parts.transformer.transformer."
 VECTORS = "encoder.parts.words.vectors.weight"
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 Weights = Mapping[str, Float32Array]
-"""By their names in the network."""
+"""The weights by their names in the network."""
 _LSTM = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 _MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 _LARGEST_TABLE = 1 << 22  # numbers of a table that is worth keeping: 16 MB
@@ -344,7 +344,7 @@ class BiLSTM:
     def __call__(
         self, features: Float32Array, lengths: IntArray, threads: int, index: IntArray | None = None
     ) -> Float32Array:
-        """From ``(N, D)``, or from rows that tokens share and ``index[N]``, to ``(N, 2 H)``."""
+        """States ``(N, 2 H)`` for inputs ``(N, D)``, or for rows that tokens share and ``index[N]``."""
         states = np.empty((len(features) if index is None else len(index), self._size), np.float32)
         self._native.run(_single(features), index, lengths, threads, states)
         return states

@@ -79,7 +79,7 @@ class WordsAround:
     share: Float32Array
 
     def take(self, rows: IntArray) -> WordsAround:
-        """Those of some tokens."""
+        """The words around some of the tokens."""
         sizes = self.offsets[rows + 1] - self.offsets[rows]
         found = ranges(self.offsets[rows], sizes)
         return WordsAround(offsets_of(sizes), self.place[found], self.vector[found], self.share[found])

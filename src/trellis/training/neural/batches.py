@@ -96,7 +96,7 @@ class Forecast:
     batches: list[int]
     """Batches of each epoch."""
     fingerprint: str
-    """Of the lengths of all examples."""
+    """The digest of the lengths of all examples."""
 
 
 def forecast(windows: Iterable[IntArray], settings: TrainingSettings) -> Forecast:

@@ -40,7 +40,7 @@ from trellis.training.neural.optimizer import (
 from trellis.training.neural.settings import TrainingSettings
 
 Tensors = dict[str, Tensor]
-"""By name."""
+"""Tensors by name."""
 
 
 class DivergedWarning(UserWarning):
@@ -121,7 +121,7 @@ class EpochProgress:
     seconds: float = 0.0
     """Since training began."""
     epoch_seconds: float = 0.0
-    """For the steps of this epoch."""
+    """Seconds of the steps of this epoch."""
 
     @property
     def mean_loss(self) -> float:
@@ -167,7 +167,7 @@ class _Training:
         self._clock = self._reported = time.perf_counter()
 
     def begin(self) -> None:
-        """From the start, or from the newest checkpoint."""
+        """Train from the start, or from the newest checkpoint."""
         if self._folder is not None and self._checkpoints is not None:
             self._folder.keep = self._settings.keep_when_finished
             self._folder.identify(settings={"arithmetic": self._machine.precision})
