@@ -44,6 +44,12 @@ def test_a_lexicon_and_another_way_of_splitting_count(segmenter: CRF) -> None:
     assert segmenter.cut("产品和服务") == ["产品", "和", "服务"]
     free = CRF(features="seg", scheme="bmes", tokenizer=r"regex:\w", constraints=False).fit([list("ab")], [["B", "E"]])
     assert free.cut("a-b") == free("a-b").words
+    words = [sentence_from_words(line.split()) for line in WORDS]
+    regex = CRF(features="seg", c2=0.1, tokenizer=r"regex:\w").fit(words)
+    assert "品和服" in regex.cut("产品和服务", lexicon=lexicon)
+    regex.lexicon_ = lexicon
+    assert "品和服" in regex.cut("产品和服务")
+    assert regex.cut("产品和服务", lexicon=None) == ["产品", "和", "服务"]
 
 
 @pytest.mark.parametrize("scheme", ["bio", "bmes"])

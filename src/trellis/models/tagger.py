@@ -539,9 +539,11 @@ class Tagger(Generic[C], ABC):
             if not isinstance(text, str):
                 raise DataError(f"text {number} must be a string, got {shown(text)}")
         if not how.covers:  # what lies between its tokens may be part of a word
-            found = [[(span.text, span.label) if tags else span.text for span in one] for one in self(given)]
+            tagged = self(given, lexicon=lexicon)
+            found = [[(span.text, span.label) if tags else span.text for span in one] for one in tagged]
             return found[0] if isinstance(texts, str) else found
         tokens = [how.split(text) for text in given]
+        # Words end at white space inside a text, which only a posterior knows; `predict` is faster for other texts.
         pairs = enumerate(zip(given, tokens, strict=True))
         gapped = {i for i, (text, own) in pairs if len(own) != len(text) and len(text.split(None, 1)) > 1}
         best = self.predict([own for i, own in enumerate(tokens) if i not in gapped], lexicon=lexicon)
