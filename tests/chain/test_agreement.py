@@ -188,7 +188,6 @@ def test_plain_torch_agrees_with_exact_fractions(dtype: type, seed: int) -> None
     expected = token_probabilities(truth, scores.emissions.shape)
     assert_probabilities(scan.marginals(chain)[1].numpy(), expected, off)
     assert_best(scores, truth, tuple(scan.viterbi(chain)[0].tolist()))
-    assert_best(scores, truth, tuple(scan.kbest(chain, 1)[2].tolist()))
 
 
 def assert_best(scores: ChainScores, truth: Exact, path: tuple[int, ...]) -> None:

@@ -26,9 +26,7 @@ from tests.chain.strategies import (
     tags_of,
     valid_cases,
 )
-from tests.chain.test_sampling import CASE, goodness
 from trellis.chain.torch import scan
-from trellis.chain.torch.scan import draw
 
 ALL_SIZES = st.sampled_from([FINITE, TIED, LARGE]).flatmap(labelled_cases)
 
@@ -67,18 +65,6 @@ def test_ties_go_to_the_smallest_label(case: Case) -> None:
     expected_tags, expected_scores = oracle.viterbi(case)
     assert tags.tolist() == expected_tags.tolist()
     close(scores, expected_scores)
-    _, best, paths = scan.kbest(tensors(case), 1)
-    assert paths.tolist() == tags.tolist()
-    close(best, scores.numpy())
-
-
-@check(forbidding_cases(TIED), st.integers(1, 40))
-def test_k_best_equal_the_sorted_enumeration(case: Case, k: int) -> None:
-    counts, scores, paths = scan.kbest(tensors(case), k)
-    expected = oracle.kbest(case, k)
-    assert counts.tolist() == [len(rows) for rows, _ in expected]
-    assert paths.tolist() == [label for rows, _ in expected for label in rows.flatten().tolist()]
-    assert scores.tolist() == [score for _, row in expected for score in row.tolist()]
 
 
 @check(forbidding_cases(), st.data())
@@ -123,20 +109,6 @@ class TestWeightedNLL:
         assert loss.tolist() == [pytest.approx(math.log(2))]
 
 
-class TestSampling:
-    def test_frequencies_fit_the_exact_distribution_by_chi_square(self) -> None:
-        drawn = scan.sample(tensors(CASE), 20_000, torch.Generator().manual_seed(7))
-        assert min(goodness(CASE, drawn.numpy())) > 0.01
-
-    @pytest.mark.parametrize("edge", [0.0, 0.5, 1 - 2**-24])
-    def test_impossible_label_is_not_drawn_at_the_edge_of_the_uniform(
-        self, edge: float, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(torch, "rand", lambda shape, **_: torch.full(shape, edge))
-        probabilities = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]])
-        assert draw(probabilities, None).tolist() == [1 if edge < 0.5 else 3]
-
-
 def scalars(case: Case, tags: np.ndarray) -> dict[str, Callable[..., Tensor]]:
     """Every differentiable operation as a function of a chain."""
     labels = torch.from_numpy(tags)
@@ -150,7 +122,6 @@ def scalars(case: Case, tags: np.ndarray) -> dict[str, Callable[..., Tensor]]:
         "log_partition": scan.log_partition,
         "path_score": lambda scores: scan.path_score(scores, labels),
         "viterbi": lambda scores: scan.viterbi(scores)[1],
-        "kbest": lambda scores: scan.kbest(scores, 3)[1],
         "tokens": lambda scores: scan.marginals(scores)[1],
         "pairwise": lambda scores: scan.marginals(scores)[2],
         "entropy": scan.entropy,

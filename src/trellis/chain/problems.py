@@ -138,17 +138,12 @@ def check_count(name: str, value: int) -> int:
     return int(value)
 
 
-def check_kbest(k: int, lengths: IntArray, L: int, *, by_label: bool = False) -> int:
-    """``k``, refused if that many paths hold more than `MOST_TAGS` tags.
-
-    With ``by_label``, refused if that many for each label of a padded batch do, which is what ``torch.scan`` keeps.
-    """
+def check_kbest(k: int, lengths: IntArray, L: int) -> int:
+    """``k``, refused if that many paths hold more than `MOST_TAGS` tags."""
     wanted = min(check_count("k", k), MOST_TAGS + 1)
-    longest = lengths.max(initial=0)
-    tokens = (np.full_like(lengths, longest) if by_label else lengths).astype(np.float64)
+    tokens = lengths.astype(np.float64)
     existing = np.exp(np.minimum(tokens * np.log(L), 50.0))  # L ** T, or enough
-    numbers = float((np.minimum(wanted, existing) * tokens).sum())
-    if numbers * (L if by_label else 1) > MOST_TAGS:
+    if float((np.minimum(wanted, existing) * tokens).sum()) > MOST_TAGS:
         _refuse("k", k, "best paths", int(lengths.sum()))
     return wanted
 

@@ -13,12 +13,11 @@ transitions into position t, those of the chain plus its edges:
     log P(y_0 = j)             = start[j] + e[0, j] + beta[0, j] - log Z
     log P(y_t = j | y_t-1 = i) = A[t, i, j] + e[t, j] + beta[t, j] - beta[t-1, i]
 
-Marginals push the first distribution through the conditionals, entropy is the sum of the conditionals'
-entropies, samples are drawn from one conditional after another, and the loss of a tag is minus its
-conditional log probability. No such sum has terms of opposite sign, so nothing cancels; beta is kept near
-zero by taking its maximum out at each step, so that float32 is enough for long sequences.
+Marginals push the first distribution through the conditionals, entropy is the sum of the conditionals' entropies, and
+the loss of a tag is minus its conditional log probability. No such sum has terms of opposite sign, so nothing cancels;
+beta is kept near zero by taking its maximum out at each step, so that float32 is enough for long sequences.
 
-Letters: B sequences, T positions of the longest, N tokens, P pairs of neighbours, L labels, S spans, K paths. Tokens
+Letters: B sequences, T positions of the longest, N tokens, P pairs of neighbours, L labels, S spans. Tokens
 arrive flat, one sequence after another, and are padded to time-major [T, B, L] inside. Minus infinity forbids;
 gradients of log Z and of probabilities with respect to a forbidden score are zero. An empty sequence has one path, the
 empty one, with score 0.
@@ -319,27 +318,6 @@ def span_log_prob(
     return log_prob + torch.where(has_next, logsumexp(following.masked_fill(~after, NEG_INF)), 0.0)
 
 
-def sample(chain: Chain, n: int, generator: torch.Generator | None = None) -> Tensor:
-    """Draw n independent paths of every sequence from the exact distribution, int64 [n, N]."""
-    with torch.no_grad():
-        batch = prepare(chain)
-        beta, _ = backward(batch)
-        tags = [draw(log_first(batch, beta).exp().expand(n, -1, -1), generator)]  # [n, B] at each position
-        for t in range(1, len(beta)):
-            # y[t] ~ P(y_t = . | y_t-1 = y[t-1])
-            tags.append(draw(log_conditional(batch, beta, t, previous=tags[-1]).exp(), generator))
-        return batch.layout.flatten(torch.stack(tags).movedim(1, -1)).T.contiguous()
-
-
-def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Draw from probabilities [..., L] by inverting their cumulative sum: never a label of probability 0."""
-    cumulative = probabilities.cumsum(-1)
-    device = probabilities.device if generator is None else generator.device
-    uniform = torch.rand((*cumulative.shape[:-1], 1), generator=generator, dtype=cumulative.dtype, device=device)
-    below = cumulative <= uniform.to(cumulative.device) * cumulative[..., -1:]
-    return below.sum(-1).clamp(max=cumulative.shape[-1] - 1)
-
-
 def _expected_surprise(log_prob: Tensor, rest: Tensor) -> Tensor:
     """Return sum_j p[j] * (rest[j] - log p[j]) over the last axis, 0 log 0 being 0."""
     return (log_prob.exp() * (rest - finite(log_prob))).sum(-1)
@@ -364,25 +342,12 @@ def viterbi(chain: Chain) -> tuple[Tensor, Tensor]:
             value = value - finite(value.amax(-1, keepdim=True))
             best = torch.where(active[t].unsqueeze(-1), value, best)
             pointers.append(pointer)
-        tags = _follow((best + batch.end).argmax(-1, keepdim=True), pointers, active).squeeze(-1)  # [T, B]
+        path = [(best + batch.end).argmax(-1)]  # [B] at each position, from the last one
+        for t in range(len(pointers), 0, -1):
+            # y[t-1] = pointer[t][y[t]], and padding only repeats the last label
+            path.append(torch.where(active[t], pick(pointers[t - 1], path[-1]), path[-1]))
+        tags = torch.stack(path[::-1])  # [T, B]
     return batch.layout.flatten(tags), _path_score(batch, tags)
-
-
-def kbest(chain: Chain, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the k best distinct paths as (counts, scores, paths).
-
-    `counts[B]` is the number of paths found, fewer than k if fewer exist; `scores` holds theirs flat,
-    descending inside a sequence; `paths` holds for each sequence its paths one after another.
-    """
-    batch = prepare(chain)
-    T, _, L = batch.shape
-    K = k if T * math.log(L) > 50 else min(k, L**T)  # there are L ** T paths
-    scores, slots, pointers = _kbest_forward(batch, K)  # [B, K] twice
-    active = batch.layout.active
-    tags = _follow(slots, pointers, active) // K  # [T, B, K]
-    exists = scores > NEG_INF  # [B, K]
-    paths = tags.permute(1, 2, 0)[exists.unsqueeze(-1) & active.T.unsqueeze(1)]
-    return exists.sum(-1), scores[exists], paths
 
 
 def _path_score(batch: Batch, tags: Tensor) -> Tensor:
@@ -395,41 +360,3 @@ def _path_score(batch: Batch, tags: Tensor) -> Tensor:
     emitted = torch.where(active, pick(batch.emissions, tags), 0.0).sum(0)
     moved = torch.where(active[1:], steps, 0.0).sum(0)
     return emitted + moved + torch.where(active[0], batch.start[tags[0]] + batch.end[batch.layout.last(tags)], 0.0)
-
-
-def _kbest_forward(batch: Batch, K: int) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return scores and last slots of the K best paths, [B, K], and pointers [B, L * K] of later positions.
-
-    Slot j * K + r is the path of rank r among those that end in label j; its pointer is the slot before it.
-    """
-    T, B, L = batch.shape
-    first = (batch.start + batch.emissions[0]).unsqueeze(-1)
-    best = torch.cat([first, first.new_full((B, L, K - 1), NEG_INF)], -1)  # [B, L, K]
-    shifts, pointers = [best.new_zeros(B, 1)], []
-    for t in range(1, T):
-        # best[t, j, :] = e[t, j] + the K largest of best[t-1, i, r] + A[t, i, j] over i and r
-        moves = (best.unsqueeze(-1) + batch.steps(t).unsqueeze(-2)).flatten(1, 2).transpose(1, 2)
-        value, slot = (part[..., :K] for part in moves.sort(stable=True, dim=-1, descending=True))
-        value = value + batch.emissions[t].unsqueeze(-1)
-        shift = finite(value.detach().amax((1, 2)).unsqueeze(-1))
-        active = batch.layout.active[t].unsqueeze(-1)
-        best = torch.where(active.unsqueeze(-1), value - shift.unsqueeze(-1), best)
-        shifts.append(torch.where(active, shift, 0.0))
-        pointers.append(slot.flatten(1))
-    final = (best + batch.end.unsqueeze(-1)).flatten(1)
-    scores, slots = (part[:, :K] for part in final.sort(stable=True, dim=-1, descending=True))
-    empty = torch.full((K,), NEG_INF, dtype=scores.dtype, device=scores.device)
-    empty[:1] = 0.0
-    scores = torch.where(batch.layout.active[0].unsqueeze(-1), scores + torch.stack(shifts).sum(0), empty)
-    return scores, slots, pointers
-
-
-def _follow(last: Tensor, pointers: list[Tensor], active: Tensor) -> Tensor:
-    """Trace pointers back from the last states [B, K] to the states at every position, [T, B, K]."""
-    state = last
-    states = [state]
-    for t in range(len(pointers), 0, -1):
-        # state[t-1] = pointer[t][state[t]], and padding only repeats the last state
-        state = torch.where(active[t].unsqueeze(-1), pointers[t - 1].gather(1, state), state)
-        states.append(state)
-    return torch.stack(states[::-1])

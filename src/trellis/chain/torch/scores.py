@@ -15,10 +15,7 @@ from trellis.arrays import plain_tensor
 from trellis.chain import scores as arrays
 from trellis.chain.problems import (
     OneSequence,
-    check_kbest,
     check_loss,
-    check_sample,
-    check_seed,
     check_side,
     check_span_tags,
     check_spans,
@@ -300,24 +297,12 @@ class ChainScores(Tabled):
     def kbest(self, k: int, *, allowed: Tensor | None = None) -> Paths[Tensor, Tensor]:
         """The k best label sequences of each sequence, best first; fewer if fewer exist.
 
-        An answer holds at most 2**27 tags, as with ``trellis.chain.ChainScores``. The torch implementation keeps k
-        numbers for each label of each place of the padded batch, and these may be at most 2**27.
+        It is computed on the CPU, without gradients; an answer holds at most 2**27 tags, as with
+        ``trellis.chain.ChainScores``.
         """
-        given = self.restricted(allowed)
-        lengths = given._lengths()
-        wanted = check_kbest(k, lengths.numpy(), given.num_labels, by_label=not given.native)
-        if given.native:
-            report, *answer = given._inference().kbest(wanted)
-            given._check(report)
-            counts, best, flat = (torch.from_numpy(array) for array in answer)
-        else:
-            given._scan_log_partition()
-            counts, best, flat = scan.kbest(given._ragged(), wanted)
-        sizes = counts.tolist()
-        paths = torch.split(flat, (counts.cpu() * lengths).tolist())
-        shapes = zip(paths, sizes, lengths.tolist(), strict=True)
-        tags = [path.reshape(count, length) for path, count, length in shapes]
-        return Paths(tags, list(torch.split(best.to(given.emissions.dtype), sizes)))
+        answer, like = self.restricted(allowed)._numpy().kbest(k), self.emissions
+        tags = [torch.from_numpy(paths).to(like.device) for paths in answer.tags]
+        return Paths(tags, [torch.from_numpy(scores).to(like) for scores in answer.scores])
 
     def marginals(self, *, allowed: Tensor | None = None, pairwise: bool = False) -> Marginals[Tensor, Tensor]:
         """Probabilities of labels by forward-backward, and expected counts of transitions."""
@@ -345,20 +330,11 @@ class ChainScores(Tabled):
     def sample(self, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
         """``n`` label sequences of each sequence, drawn from their exact distribution: (n, *layout of the emissions).
 
-        That may be at most 2**27 tags.
+        They are drawn on the CPU, and may be at most 2**27 tags.
         """
         given = self.restricted(allowed)
-        n = check_sample(n, given._num_rows)
-        if not given.native:
-            given._scan_log_partition()
-            generator = torch.Generator(given.emissions.device).manual_seed(check_seed(seed))
-            with torch.no_grad():
-                drawn = scan.sample(given._ragged(), n, generator)
-            return torch.stack([given._by_token(one, -1) for one in drawn])
-        rows = given._num_rows
-        tags = torch.full((n, rows), -1, dtype=torch.int64)
-        given._check(given._inference().sample(n, check_seed(seed), tags.data_ptr(), rows))
-        return tags.view(n, *given.shape[:-1])
+        drawn = torch.from_numpy(given._numpy().sample(n, seed=seed)).to(given.emissions.device)
+        return torch.stack([given._by_token(tags, -1) for tags in drawn])
 
     def entropy(self, *, allowed: Tensor | None = None) -> Tensor:
         """Entropy (nats) of each sequence's distribution over label sequences, (B,)."""
