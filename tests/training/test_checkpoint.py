@@ -24,7 +24,7 @@ def path(tmp_path):
 
 
 def begin(path, model="bilstm-crf", **options):
-    folder = TrainingFolder(path, model, home=path.parent, **options)
+    folder = TrainingFolder(path, model, **options)
     folder.identify(settings={"training.seed": 1, "encoder.hidden": None}, data={"training data": "3 sentences, ab"})
     return folder
 
@@ -36,7 +36,7 @@ def with_checkpoint(path, **options):
 
 
 def test_looking_writes_nothing(path):
-    TrainingFolder(path, "crf", home=path.parent)
+    TrainingFolder(path, "crf")
     assert not path.exists()
 
 
@@ -59,7 +59,7 @@ def test_a_fresh_folder_begins(path, resume):
 @pytest.mark.parametrize("resume", [False, True])
 def test_killed_before_the_first_checkpoint_begins_again(path, resume):
     begin(path)
-    folder = TrainingFolder(path, "crf", home=path.parent, resume=resume)
+    folder = TrainingFolder(path, "crf", resume=resume)
     folder.identify(settings={"training.seed": 2})
     assert not folder.resuming
     assert read_state(path).model == "crf"
@@ -69,7 +69,7 @@ def test_killed_after_a_checkpoint_is_refused_and_left_as_it_is(path):
     with_checkpoint(path)
     message = "model holds a bilstm-crf training that did not end, begun 20.*continue it with --resume.*--overwrite"
     with pytest.raises(ModelError, match=message):
-        TrainingFolder(path, "bilstm-crf", home=path.parent)
+        TrainingFolder(path, "bilstm-crf")
     assert sorted(os.listdir(path)) == [CHECKPOINT, STATE]
 
 
@@ -94,7 +94,7 @@ def test_an_older_history_does_not_make_a_killed_retraining_finished(path):
 
 def test_overwriting_discards_it_when_the_new_one_begins_and_not_before(path):
     with_checkpoint(path)
-    folder = TrainingFolder(path, "crf", home=path.parent, overwrite=True)
+    folder = TrainingFolder(path, "crf", overwrite=True)
     assert (path / CHECKPOINT).exists()
     folder.identify()
     assert os.listdir(path) == [STATE]
@@ -124,17 +124,6 @@ def test_an_error_leaves_only_what_can_go_on(path, has_checkpoint):
     assert path.exists() == has_checkpoint
 
 
-def test_a_folder_of_the_users_own_is_never_removed(tmp_path):
-    folder = TrainingFolder(tmp_path, "neural")
-    folder.identify()
-    (tmp_path / CHECKPOINT).touch()
-    (tmp_path / "notes.txt").touch()
-    folder.finish()
-    folder.close()
-    assert read_state(tmp_path).state == "finished"
-    assert sorted(os.listdir(tmp_path)) == [CHECKPOINT, "notes.txt", STATE]
-
-
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
@@ -146,7 +135,7 @@ def test_a_folder_of_the_users_own_is_never_removed(tmp_path):
 )  # fmt: skip
 def test_another_training_cannot_go_on(path, changed, error, message):
     with_checkpoint(path)
-    folder = TrainingFolder(path, "bilstm-crf", home=path.parent, resume=True)
+    folder = TrainingFolder(path, "bilstm-crf", resume=True)
     before = (path / STATE).read_bytes()
     with pytest.raises(error, match=f"^cannot resume.*{message}"):
         folder.identify(**changed)
@@ -189,7 +178,7 @@ def test_what_a_kill_left_half_written_is_removed(path):
 
 
 def test_other_processes_of_the_same_training_write_nothing(path):
-    folder = TrainingFolder(path, "bilstm-crf", home=path.parent, is_main=False)
+    folder = TrainingFolder(path, "bilstm-crf", is_main=False)
     folder.identify(settings={"a": 1})
     folder.finish()
     folder.close()

@@ -64,9 +64,7 @@ class ModelFolder:
                         f"{path} holds a finished training: there is nothing to resume. To train its model further, "
                         f"use --warm-start {path} (in Python, warm_start=True)"
                     )
-        self.training = TrainingFolder(
-            path / CHECKPOINTS, model, home=path, resume=resume, overwrite=overwrite, is_main=is_main
-        )
+        self.training = TrainingFolder(path / CHECKPOINTS, model, resume=resume, overwrite=overwrite, is_main=is_main)
 
     def save(self, tagger: Tagger[Any], record: Mapping[str, Any] | None = None) -> bool:
         """Leave the model, unless training was interrupted before there was one; says whether it was left.

@@ -72,14 +72,13 @@ class FolderState:
 
 
 class TrainingFolder:
-    """The folder of a training, from its beginning to its end; `home` is the folder that its user named."""
+    """The folder of a training, from its beginning to its end; `home` is the model folder that it lies in."""
 
     def __init__(
         self,
         path: Path,
         model: str,
         *,
-        home: Path | None = None,
         resume: bool = False,
         overwrite: bool = False,
         is_main: bool = True,
@@ -88,7 +87,7 @@ class TrainingFolder:
 
         If several processes train together, only the main one writes and checks.
         """
-        self.path, self.home, self.is_main = path, home or path, is_main
+        self.path, self.home, self.is_main = path, path.parent, is_main
         self.resuming = resume and has_checkpoints(path)
         self.keep = False  # the checkpoints of a finished training
         if is_main:
@@ -122,7 +121,7 @@ class TrainingFolder:
         """The training ended by itself and its result is saved: its files are removed, unless they are to be kept."""
         if not self.is_main:
             return
-        if self.keep or self.path == self.home:
+        if self.keep:
             self._write("finished")
         else:
             files.remove_folder(self.path)
@@ -133,14 +132,12 @@ class TrainingFolder:
 
     def close(self) -> None:
         """Remove everything of a training that cannot be continued."""
-        if self.is_main and self.path != self.home and not self.can_go_on:
+        if self.is_main and not self.can_go_on:
             files.remove_folder(self.path)
 
     def _check_earlier(self, model: str, resume: bool) -> FolderState | None:
         """The state of the earlier training with checkpoints here, unless a new one may not replace or continue it."""
         discard = f"discard it with --overwrite (in Python, remove {self.path})"
-        if self.path == self.home:
-            discard = "remove its files"
         try:
             earlier = read_state(self.path)
         except StoreError as error:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.neural.toys import Labels, Linear
+from tests.training.neural.toys import Labels, Linear, train_in
 from trellis.errors import ConfigError, ModelError
 from trellis.training import read_history
 from trellis.training.neural import DivergedWarning, TrainingSettings, train
@@ -120,7 +120,7 @@ class TestDivergence:
         task.scores = [0.4, 0.2]
         seen = snapshots(task)
         with pytest.warns(DivergedWarning, match=r"diverged at step 10: the loss is nan.*weights of epoch 1 are kept"):
-            history = train(task, TrainingSettings(**SGD, epochs=9), folder=tmp_path)
+            history = train_in(tmp_path, task, TrainingSettings(**SGD, epochs=9))
         assert (history.reason, len(history.steps), history.kept) == ("diverged", 2, 0)
         assert torch.equal(task.module.weight, seen[0])
         assert read_history(tmp_path) == history
@@ -209,7 +209,7 @@ class TestFiles:
     def test_history_and_curve_lie_beside_the_model(self, tmp_path):
         task = Linear()
         task.scores = [0.2, 0.6, 0.4]
-        history = train(task, TrainingSettings(**SGD, epochs=3), folder=tmp_path / "new" / "run")
+        history = train_in(tmp_path / "new" / "run", task, TrainingSettings(**SGD, epochs=3))
         assert read_history(tmp_path / "new" / "run") == history
         assert "dev score" in (tmp_path / "new" / "run" / "learning-curve.svg").read_text()
 
@@ -224,7 +224,7 @@ class TestFiles:
         validate = task.validate
         task.validate = lambda gather: validate(gather) if task.scores else dies()
         with pytest.raises(RuntimeError):
-            train(task, TrainingSettings(**SGD), folder=tmp_path)
+            train_in(tmp_path, task, TrainingSettings(**SGD))
         assert len(read_history(tmp_path).steps) == 1
 
     def test_no_checkpoints_without_a_folder(self, tmp_path, monkeypatch):
@@ -237,7 +237,7 @@ class TestFiles:
 
         task = Linear()
         task.scores = [0.2, 0.6]
-        history = train(task, TrainingSettings(**SGD, epochs=2, tensorboard=True), folder=tmp_path)
+        history = train_in(tmp_path / "checkpoints", task, TrainingSettings(**SGD, epochs=2, tensorboard=True))
         events = EventAccumulator(str(tmp_path / "tensorboard"))
         events.Reload()
         dev = [(e.step, e.value) for e in events.Scalars("epoch/dev")]

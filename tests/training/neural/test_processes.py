@@ -13,6 +13,7 @@ import torch
 
 from tests.training.neural.toys import Linear
 from trellis.training import read_history
+from trellis.training.checkpoint import TrainingFolder
 from trellis.training.neural import TrainingSettings, train
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +27,7 @@ def main(folder: str) -> None:
     atexit.register(lambda: np.save(f"{folder}/{rank}-left.npy", torch.distributed.is_initialized()))
     task = Linear(examples=17)
     task.scores = [0.1, 0.2]
-    train(task, SETTINGS, folder=folder)
+    train(task, SETTINGS, folder=TrainingFolder(Path(folder), "neural", is_main=rank == "0"))
     np.save(f"{folder}/{rank}.npy", task.module.weight.detach().numpy())
 
 

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.training import DevScores
+from trellis.training import DevScores, History
+from trellis.training.checkpoint import TrainingFolder, locked
+from trellis.training.neural import TrainingSettings, train
 from trellis.training.neural.batches import Gather
+
+
+def train_in(folder: Path, task: Any, settings: TrainingSettings, *, resume: bool = False) -> History:
+    """Train in a folder, as its owner does; checkpoints stay there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        place = TrainingFolder(folder, "neural", resume=resume)
+        history = train(task, settings, folder=place)
+        place.keep = True
+        place.finish()
+    return history
 
 
 class Linear:

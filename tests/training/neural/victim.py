@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from tests.training.neural.toys import Labels
+from tests.training.neural.toys import Labels, train_in
 from trellis import store
 from trellis.training.neural import TrainingSettings, train
 
@@ -55,7 +55,7 @@ def _run(folder: Path, kill: int | None) -> None:
     task = Labels()
     if kill is not None:
         _set_trap(task, kill)
-    train(task, SETTINGS, folder=folder, resume=True)
+    train_in(folder, task, SETTINGS, resume=True)
 
 
 def _set_trap(task: Any, kill: int) -> None:

@@ -7,7 +7,6 @@ training needs to know only how many batches of the epoch are done.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -95,8 +94,6 @@ class Forecast:
     """Steps of the whole training."""
     batches: list[int]
     """Batches of each epoch."""
-    fingerprint: str
-    """The digest of the lengths of all examples."""
 
 
 def forecast(windows: Iterable[IntArray], settings: TrainingSettings) -> Forecast:
@@ -105,11 +102,9 @@ def forecast(windows: Iterable[IntArray], settings: TrainingSettings) -> Forecas
     Batches are drawn again in each epoch, so their number may differ.
     """
     steps, batches = 0, [0] * settings.passes
-    examples = tokens = crc = 0
     for number, lengths in enumerate(windows):
-        examples, tokens, crc = examples + len(lengths), tokens + int(lengths.sum()), zlib.crc32(lengths.tobytes(), crc)
         for epoch in range(settings.passes):
             count = len(batches_of(lengths, settings, epoch, number))
             batches[epoch] += count
             steps += -(-count // settings.accumulate)  # the last step of a window may have fewer batches
-    return Forecast(steps, batches, f"{examples} of {tokens} tokens, {crc:08x}")
+    return Forecast(steps, batches)

@@ -10,8 +10,7 @@ to exactly the same weights as an uninterrupted training.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -20,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from trellis.arrays import AnyArray, Arrays, IntArray
-from trellis.errors import ConfigError, ModelError, StoreError, warn
+from trellis.errors import ConfigError, ModelError, warn
 from trellis.store import Stored
-from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder, locked
+from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder
 from trellis.training.history import History, Progress, Reason, Step, write_history
 from trellis.training.loop import TrainingState, retry_on_interrupt
 from trellis.training.neural.batches import Examples, Forecast, TrainingTask, batches_of, forecast
@@ -51,53 +50,26 @@ def train(
     task: TrainingTask,
     settings: TrainingSettings | None = None,
     *,
-    folder: str | Path | TrainingFolder | None = None,
-    resume: bool = False,
+    folder: TrainingFolder | None = None,
     progress: Progress | None = None,
 ) -> History:
     """Train the task's module, which ends with the kept weights, in evaluation mode.
 
-    Checkpoints, history.json and the learning curve go to `folder`. With `resume`, training continues from the newest
-    checkpoint there, if there is one; without it, a folder with an unfinished training is refused. A `TrainingFolder`
-    contains both, and its owner says when it is finished. The global random generators are restored.
+    Checkpoints, history.json and the learning curve go to `folder`, whose owner says which training this is, whether it
+    is resumed and when it is finished. The global random generators are restored.
     """
     settings = settings or TrainingSettings()
-    machine = Machine(settings)
-    with random_state_preserved(), _opened(folder, resume, machine) as opened:
+    with random_state_preserved():
         expected = forecast(map(_lengths, task.windows(0)), settings)  # nothing holds a window as the next one is read
-        if opened is not None and opened is not folder:
-            opened.identify(settings=settings.identity(), data={"examples": expected.fingerprint})
         if not expected.steps:
             raise ModelError("there is nothing to train on: the task has no examples")
-        training = _Training(task, settings, machine, opened, progress, expected)
+        training = _Training(task, settings, Machine(settings), folder, progress, expected)
         training.begin()
-        history = training.finish(training.run())
-        if opened is not None and opened is not folder and history.reason != "interrupted":
-            opened.finish()
-        return history
+        return training.finish(training.run())
 
 
 def _lengths(examples: Examples) -> IntArray:
     return np.asarray(examples.lengths, dtype=np.int64)
-
-
-@contextmanager
-def _opened(
-    folder: str | Path | TrainingFolder | None, resume: bool, machine: Machine
-) -> Iterator[TrainingFolder | None]:
-    """The folder, if there is one; it is locked here unless its owner has locked it."""
-    if folder is None and resume:
-        raise ModelError("resume needs the folder of the training to continue, got none")
-    if folder is None or isinstance(folder, TrainingFolder):
-        yield folder
-        return
-    path = Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
-    with locked(path) if machine.is_main else nullcontext():
-        yield TrainingFolder(path, "neural", resume=resume, is_main=machine.is_main)
 
 
 @dataclass(slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from trellis.config import Rule, check, setting, to_dict
+from trellis.config import Rule, check, setting
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,6 @@ class TrainingSettings:
     def passes(self) -> int:
         """The largest number of epochs."""
         return 30 if self.epochs is None else self.epochs
-
-    def identity(self) -> dict[str, Any]:
-        """The settings that a resumed training cannot change: those that influence the weights."""
-        return {name: value for name, value in to_dict(self).items() if name not in FREE}
 
 
 FREE = {"checkpoint_every", "epochs", "keep", "keep_when_finished", "patience", "tensorboard"}
