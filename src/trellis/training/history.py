@@ -67,7 +67,7 @@ class Step:
     seconds: float
     """Since the start of training."""
     seconds_left: float | None
-    """The most iterations that may still come, if their number is limited."""
+    """The most seconds that training may still take, if the number of iterations is limited."""
     iterations: int | None = None
     """How many there will be at most."""
     batch: int | None = None
