@@ -27,6 +27,8 @@ class Family:
     """One line for people who choose a family."""
     kind: str
     """The kind under which its models are stored."""
+    tagger: str
+    """Module and name of the class of taggers of this kind."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What it changes of the defaults, by name; a section is a nested mapping."""
     required: str | None = None
@@ -39,8 +41,7 @@ class Family:
 
     def defaults(self) -> Any:
         """The settings it starts from."""
-        module, name = _CONFIGS[self.kind]
-        return config.changed(getattr(importlib.import_module(module), name)(), self.settings)
+        return config.changed(tagger_class(self.kind).config_class(), self.settings)
 
     def check(self, settings: Any) -> None:
         """Refuse settings with which this family cannot learn."""
@@ -51,35 +52,32 @@ class Family:
             )
 
 
+_NEURAL = ("neural", "trellis.models.neural.model:NeuralTagger")
 FAMILIES = {
-    "hmm": Family("hidden Markov model: counts, seconds to train, unknown words by suffix and shape", "hmm"),
-    "crf": Family("feature CRF: templates and exact training on the CPU, explains its answers", "crf"),
+    "hmm": Family(
+        "hidden Markov model: counts, seconds to train, unknown words by suffix and shape",
+        "hmm",
+        "trellis.models.hmm.model:HMM",
+    ),
+    "crf": Family(
+        "feature CRF: templates and exact training on the CPU, explains its answers",
+        "crf",
+        "trellis.models.crf.model:CRF",
+    ),
     "softmax": Family(
         "neural, each token by itself from its own word and characters",
-        "neural",
+        *_NEURAL,
         {"head": "softmax", "encoder": {"hidden": 0}},
     ),
-    "bilstm-crf": Family("neural, BiLSTM with a CRF over the labels", "neural", {"head": "crf"}),
-    "bilstm-semicrf": Family("neural, BiLSTM with a semi-Markov CRF over whole spans", "neural", {"head": "semicrf"}),
-    "bilstm-softmax": Family("neural, BiLSTM with one decision per token", "neural", {"head": "softmax"}),
+    "bilstm-crf": Family("neural, BiLSTM with a CRF over the labels", *_NEURAL, {"head": "crf"}),
+    "bilstm-semicrf": Family("neural, BiLSTM with a semi-Markov CRF over whole spans", *_NEURAL, {"head": "semicrf"}),
+    "bilstm-softmax": Family("neural, BiLSTM with one decision per token", *_NEURAL, {"head": "softmax"}),
     "transformer-crf": Family(
-        "neural, a pretrained encoder with a CRF over the labels", "neural", {"head": "crf"}, "encoder.transformer"
+        "neural, a pretrained encoder with a CRF over the labels", *_NEURAL, {"head": "crf"}, "encoder.transformer"
     ),
     "transformer-softmax": Family(
-        "neural, a pretrained encoder with one decision per token", "neural", {"head": "softmax"}, "encoder.transformer"
+        "neural, a pretrained encoder with one decision per token", *_NEURAL, {"head": "softmax"}, "encoder.transformer"
     ),
-}
-
-_TAGGERS = {
-    "crf": ("trellis.models.crf.model", "CRF"),
-    "ensemble": ("trellis.models.ensemble", "Ensemble"),
-    "hmm": ("trellis.models.hmm.model", "HMM"),
-    "neural": ("trellis.models.neural.model", "NeuralTagger"),
-}
-_CONFIGS = {
-    "crf": ("trellis.models.crf.model", "CRFConfig"),
-    "hmm": ("trellis.models.hmm.config", "HMMConfig"),
-    "neural": ("trellis.models.neural.config", "NeuralConfig"),
 }
 
 
@@ -99,8 +97,10 @@ def make_tagger(family: Family, settings: Any) -> Tagger[Any]:
 
 def tagger_class(kind: str) -> type[Tagger[Any]]:
     """The class of models that are stored under this kind."""
-    if kind not in _TAGGERS:
-        raise StoreError(f"a model of unknown kind {kind!r}; known are {', '.join(_TAGGERS)}")
-    module, name = _TAGGERS[kind]
+    classes = {family.kind: family.tagger for family in FAMILIES.values()}
+    classes["ensemble"] = "trellis.models.ensemble:Ensemble"  # it does not learn, so it is no family
+    if kind not in classes:
+        raise StoreError(f"a model of unknown kind {kind!r}; known are {', '.join(sorted(classes))}")
+    module, _, name = classes[kind].partition(":")
     tagger: type[Tagger[Any]] = getattr(importlib.import_module(module), name)
     return tagger
