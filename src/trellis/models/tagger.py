@@ -23,7 +23,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 import numpy as np
 
@@ -88,22 +88,6 @@ LexiconOption = Lexicon | Literal["own"] | None
 _BLOCK = 16384  # sentences that are answered at a time
 _TRACKS = 8  # how much wider a lexicon is assumed to make a chain, for the size of blocks
 _LEARNED = ("tagset_", "tokenizer_", "learned_from_", "settings_", "history_", "lexicon_", "lexical_")
-
-
-class Stream(Protocol):
-    """A corpus that is never in memory as a whole, once it has been read for the first time."""
-
-    @property
-    def sample(self) -> Labelled:
-        """A sample of the sentences; its label facts are those of the whole corpus."""
-
-    @property
-    def fingerprint(self) -> str:
-        """The fingerprint of all sentences."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The number of sentences and of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,8 +395,12 @@ class Tagger(Generic[C], ABC):
         y: Iterable[Sequence[Label]] | None,
         sentence_weights: Sequence[float] | None,
         options: FitOptions,
-    ) -> Stream | None:
-        """The stream for `_learn`, if `X` is a corpus that is never in memory as a whole; None otherwise."""
+    ) -> Any:
+        """A stream for `_learn`, if `X` is a corpus that is never in memory as a whole; None otherwise.
+
+        Of a stream, `sample` are some sentences with the label facts of all; it has a `fingerprint`, and a `size` in
+        sentences and tokens.
+        """
         return None
 
     # Answers

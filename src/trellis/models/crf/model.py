@@ -55,7 +55,7 @@ from trellis.models.data import (
     tokens_of,
 )
 from trellis.models.posterior import Explanation, Part, Step, explain
-from trellis.models.tagger import FitOptions, Stream, Tagger
+from trellis.models.tagger import FitOptions, Tagger
 from trellis.ragged import check_lengths
 from trellis.results import Grid, Report
 from trellis.store import Stored, narrowed
@@ -64,6 +64,7 @@ from trellis.text import FOLDED_POINTS
 from trellis.training.process_group import ProcessGroup
 
 if TYPE_CHECKING:
+    from trellis.models.crf.out_of_core import CompiledCorpus
     from trellis.models.crf.training import FeatureSelection
 
 
@@ -538,7 +539,7 @@ class CRF(Tagger[CRFConfig]):
         y: Iterable[Sequence[Label]] | None,
         sentence_weights: Sequence[float] | None,
         options: FitOptions,
-    ) -> Stream | None:
+    ) -> CompiledCorpus | None:
         c = self.config
         if not (c.out_of_core or isinstance(X, Shards)):
             return None
