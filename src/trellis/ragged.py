@@ -6,8 +6,9 @@ is computed on it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,9 @@ import numpy.typing as npt
 from trellis.arrays import AnyArray, IntArray, any_array, plain_array
 from trellis.errors import ShapeError, shown
 
-__all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "ranges", "rows_of", "split"]
+__all__ = ["check_lengths", "in_blocks", "later_tokens", "offsets_of", "pad", "ranges", "rows_of", "split"]
 
+T = TypeVar("T")
 _FEW = 16
 _MOST_TOKENS = 2**48  # more than fits into any memory, and few enough that no product of sizes wraps around
 
@@ -112,3 +114,17 @@ def pad(flat: AnyArray, lengths: npt.ArrayLike, *, fill: Any = 0) -> AnyArray:
     padded = np.full((len(checked), longest, *flat.shape[1:]), fill, dtype=flat.dtype)
     padded[np.arange(longest) < checked[:, None]] = flat
     return padded
+
+
+def in_blocks(items: Iterable[T], size: Callable[[T], int], most: int, count: int | None = None) -> Iterator[list[T]]:
+    """The items in lists that end when their sizes add up to `most`, or when they have `count` items."""
+    block: list[T] = []
+    total = 0
+    for item in items:
+        block.append(item)
+        total += size(item)
+        if total >= most or len(block) == count:
+            yield block
+            block, total = [], 0
+    if block:
+        yield block

@@ -201,20 +201,6 @@ class Document(Sentence):
     """A text of several sentences, not split yet."""
 
 
-def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:
-    """Pieces in blocks of this many sentences, or fewer if they are long."""
-    block: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        block.append(piece)
-        size += len(piece) if isinstance(piece, Sentence) else 0
-        if len(block) >= sentences or size >= tokens:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
 class Constraints:
     """Known labels of the sentences to be tagged, in the same order.
 

@@ -29,7 +29,6 @@ from trellis.cli.io import (
     Inputs,
     Piece,
     Reader,
-    blocks,
     passed_on,
     remembered_options,
 )
@@ -55,6 +54,7 @@ from trellis.lexicon import Lexicon
 from trellis.lexicon.report import LexiconReport
 from trellis.models import Pipeline, Tagger, load
 from trellis.models.data import segments
+from trellis.ragged import in_blocks
 from trellis.tags import Scheme
 from trellis.text import Sentence, split_sentences, splitter
 
@@ -477,7 +477,8 @@ def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: 
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
     if form == "csv" and job.kbest:
         raise ConfigError("--to csv has a row per token, and no place for --kbest: expected --to conll or jsonl")
-    for block in blocks(pieces, _SENTENCES, _TOKENS):
+    sized = in_blocks(pieces, lambda piece: len(piece) if isinstance(piece, Sentence) else 0, _TOKENS, _SENTENCES)
+    for block in sized:
         sizes = []
         for answer in job.answer(block):
             written, data = job.drawn(answer, form, style)

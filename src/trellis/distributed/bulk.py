@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,12 +29,11 @@ from trellis.models import Tagger, load
 from trellis.models.answers import Answers, parts_of
 from trellis.models.data import inputs_of, tokens_of
 from trellis.models.folder import model_file
-from trellis.ragged import offsets_of
+from trellis.ragged import in_blocks, offsets_of
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
 from trellis.untrusted import is_unicode
 
-T = TypeVar("T")
 Item = str | Sentence
 OnBadRow = Literal["raise", "mark"]
 OUTPUTS = ("tags", "spans", "probabilities")
@@ -201,20 +200,6 @@ class BulkTagger:
             called = option.format("prefix")
             raise NameTaken(f"the table has a column {clash!r} already: give {called} for the names of new columns")
         return name, is_text
-
-
-def in_blocks(items: Iterable[T], size: Callable[[T], int], most: int, count: int | None = None) -> Iterator[list[T]]:
-    """The items in lists that end when their sizes add up to `most`, or when they have `count` items."""
-    block: list[T] = []
-    total = 0
-    for item in items:
-        block.append(item)
-        total += size(item)
-        if total >= most or len(block) == count:
-            yield block
-            block, total = [], 0
-    if block:
-        yield block
 
 
 def file_digest(path: str | Path) -> str:

@@ -52,12 +52,12 @@ from trellis.distributed.bulk import (
     checked_text,
     column_names,
     file_digest,
-    in_blocks,
     numbers,
     strings,
 )
 from trellis.distributed.engines import Engine, SettingsRefused, Tell, WorkerLost, check_engine, open_engine
 from trellis.errors import ConfigError, CorpusError, DataError, ModelError, TrellisError, shown
+from trellis.ragged import in_blocks
 from trellis.text import Sentence, splitter
 from trellis.training.checkpoint import locked
 from trellis.untrusted import read_json
