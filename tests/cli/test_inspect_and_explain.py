@@ -38,7 +38,7 @@ def test_inspect_shows_labels_transitions_and_features(here, shell, ner_model):
 def test_inspect_shows_the_record_of_a_trained_folder(here, shell):
     shell("train", "-m", "crf", "--train", "train.conll", "--dev", "dev.conll", "--out", "model")
     done = shell("inspect", "model")
-    for part in ("train.conll, conll, 6 sentences, 32 tokens", "dev figures", "F1 ", "converged", "loss ", "dev  "):
+    for part in ("train.conll, conll, 6 sentences, 32 tokens", "dev figures", "F1 ", "converged", "loss ", ", dev "):
         assert part in done.out
 
 

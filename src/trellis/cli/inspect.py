@@ -22,7 +22,6 @@ from trellis.models.crf.model import WeightedFeature
 from trellis.plots import HeatMap, svg
 from trellis.training import History, read_history
 
-_BLOCKS = "▁▂▃▄▅▆▇█"
 Features = dict[str, list[tuple[str, float]]]
 """Names and weights of features by label."""
 
@@ -114,11 +113,7 @@ def _print(
     if record:
         console.print(_record_table(record))
     if history is not None and len(history.steps) > 1:
-        dev = [step.dev for step in history.steps if step.dev is not None]
-        for name, best, values in (("loss", min, [step.loss for step in history.steps]), ("dev", max, dev)):
-            if values:
-                summary = f"{values[0]:,.4g} to {values[-1]:,.4g}, best {best(values):,.4g}"
-                console.print(f"{name:5}{_sparkline(values)} {summary}", soft_wrap=True)
+        console.print(escape(repr(history)), soft_wrap=True)
 
 
 def _record_table(record: dict[str, Any]) -> Table:
@@ -132,13 +127,6 @@ def _record_table(record: dict[str, Any]) -> Table:
     for role, figures in record.get("figures", {}).items():
         table.add_row(f"{role} figures", ", ".join(f"{name} {percent(value)}" for name, value in figures.items()))
     return table
-
-
-def _sparkline(values: list[float]) -> str:
-    """Up to 60 values from first to last as blocks."""
-    drawn = values[:: max(1, -(-len(values) // 60))]
-    low, high = min(drawn), max(drawn)
-    return "".join(_BLOCKS[round(7 * (v - low) / (high - low))] if high > low else _BLOCKS[0] for v in drawn)
 
 
 def _heat_table(heat_map: HeatMap, width: int) -> Table:
