@@ -201,6 +201,19 @@ def test_a_long_line_gets_an_error_with_its_number_and_the_others_their_answers(
     assert [one["error"]["input"] for one in others if "error" in one] == ([3] if b"1" in end else [])
 
 
+def test_bad_lines_are_found_by_reading_each_line_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, in_thread = [], Batcher.in_thread
+    monkeypatch.setattr(
+        Batcher, "in_thread", lambda self, *arguments: calls.append(arguments) or in_thread(self, *arguments)
+    )
+    body = b"".join(b'{"text": "Anna", "id": "%d"}\nx\n{}\n' % i for i in range(300))
+    response = client.post("/v1/tag", content=body, headers={"content-type": "application/x-ndjson"})
+    found = [json.loads(line) for line in response.text.splitlines()]
+    assert [one["id"] for one in found[::3]] == [str(i) for i in range(300)]
+    assert [one["error"]["input"] for one in found if "error" in one] == [i for i in range(900) if i % 3]
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_lines_are_the_same_in_pieces_of_any_size(size: int) -> None:
     body = b"a\n" + b"b" * 50 + b"\n" + b"c" * 51 + b"\n\n" + b"d" * 500 + b"\ne"

@@ -175,6 +175,18 @@ def test_lines_are_answered_in_their_order(client: Client, ner: Any) -> None:
     assert [one["spans"] for one in found] == [one.to_records() for one in ner.annotate(texts)]
 
 
+def test_texts_and_token_lists_may_take_turns(client: Client, ner: Any, model_folders: Any) -> None:
+    given = [[TEXT, TOKENS][i % 2] for i in range(20)]
+    lines = [json.dumps({"text" if isinstance(item, str) else "tokens": item}) for item in given]
+    content, headers = "\n".join(lines).encode(), {"content-type": "application/x-ndjson"}
+    answers = client.post("/v1/tag", content=content, headers=headers).text.splitlines()
+    assert [json.loads(line) for line in answers] == [one.to_dict() for one in ner.annotate(given)]
+    mixed = b'{"text": "\xe6\x88\x91\xe5\x96\x9c \xe6\xac\xa2"}\n{"tokens": ["\xe6\x88\x91", "\xe5\x96\x9c"]}'
+    answers = client.post("/v1/tag?model=seg", content=mixed, headers=headers).text.splitlines()
+    expected = trellis.load(model_folders["seg"]).annotate(["我喜 欢", ["我", "喜"]])
+    assert [json.loads(line) for line in answers] == [one.to_dict() for one in expected]
+
+
 def test_a_bad_line_gets_an_error_in_its_place(client: Client, ner: Any) -> None:
     lines = [b'{"tokens": ["Paul"]}', b"", b"nonsense", b'{"text": 3}', b'{"text": "Rome", "k": 1}', b'{"tokens": []}']
     response = client.post(

@@ -39,7 +39,7 @@ class InputColumns(NamedTuple):
 
     @classmethod
     def of_texts(cls, texts: Sequence[Any], model: ServedModel) -> InputColumns:
-        """Raw texts, split into tokens as the model reads them."""
+        """Raw texts, split into tokens as the model reads them; token lists among them stay as they are."""
         how = splitter(model.tagger.tokenizer_)
         return cls(*inputs_of(texts, how, with_gaps=segments(model.tagger.tagset_)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain, groupby
 from typing import Any
 
@@ -21,7 +21,7 @@ from trellis.server.batcher import BatchJob, JobPart
 from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
 from trellis.server.inference import ExplainInference, InputColumns, TaggedSentence, TagInference, TrellisInference
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import invalid, too_large
+from trellis.server.problems import RequestError, invalid, too_large
 from trellis.server.registry import ModelRegistry, ServedModel
 
 _WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
@@ -99,36 +99,35 @@ class JobBuilder:
 
         return BatchJob(ExplainInference(model, request.top), parts, finish, self._seconds(request))
 
-    def lines(self, options: s.TagOptions) -> Callable[[Sequence[bytes]], list[BatchJob]]:
-        """``/v1/tag`` with JSON Lines: how some lines become jobs, with the options of the query."""
+    def lines(self, options: s.TagOptions) -> Callable[[Mapping[int, bytes]], BatchJob]:
+        """``/v1/tag`` with JSON Lines: how lines by their numbers become a job, with the options of the query."""
         self._check(options)
         model = self.registry.get(options.model)
 
-        def job(lines: list[s.TagLine], raw: bool) -> BatchJob:
-            if raw:
-                inputs = InputColumns.of_texts([line.text for line in lines], model)
-            else:
-                inputs = InputColumns([line.tokens for line in lines])
+        def job(given: Mapping[int, bytes]) -> BatchJob:
+            lines = s.decode_lines(s.TagLine, given.values())
+            whole = [line for line in lines if isinstance(line, s.TagLine)]
+            items = [line.tokens if line.text is UNSET else line.text for line in whole]
+            raw = any(isinstance(item, str) for item in items)
+            inputs = InputColumns.of_texts(items, model) if raw else InputColumns(items)
 
             def finish(answers: list[Sequence[TaggedSentence]]) -> bytes:
-                results = _results(answers, options.spans_only)
-                for line, result in zip(lines, results, strict=True):
-                    if line.id is not UNSET:
-                        result["id"] = line.id
-                return _LINES.encode_lines(results)
+                results = iter(_results(answers, options.spans_only))
+                told: list[Any] = []
+                for number, line in zip(given, lines, strict=True):
+                    if isinstance(line, RequestError):
+                        line.input = number
+                        told.append(line.told())
+                    else:
+                        told.append(next(results))
+                        if line.id is not UNSET:
+                            told[-1]["id"] = line.id
+                return _LINES.encode_lines(told)
 
             inference = TagInference(model, raw, False, options.probabilities, options.k_best)
             return BatchJob(inference, self.parts(inputs, max(1, options.k_best)), finish, self.limits.seconds)
 
-        def jobs(given: Sequence[bytes]) -> list[BatchJob]:
-            lines = s.decode_lines(s.TagLine, given)
-            for line in lines:
-                if (line.text is UNSET) is (line.tokens is UNSET):
-                    _only(line, "text", "tokens")
-            runs = groupby(lines, key=lambda line: line.text is not UNSET)
-            return [job(list(run), raw) for raw, run in runs]
-
-        return jobs
+        return job
 
     def correction(self, body: bytes) -> tuple[str, str, list[str], list[Label]]:
         """``/v1/corrections``: the model's name, the text, its tokens, and what is known of their labels."""

@@ -8,9 +8,10 @@ in its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 
+from msgspec.json import encode
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -27,7 +28,7 @@ class LinesResponse:
     """An ASGI response that reads lines and writes their answers in turns."""
 
     def __init__(
-        self, batcher: Batcher, limits: ServerLimits, build: Callable[[Sequence[bytes]], list[BatchJob]]
+        self, batcher: Batcher, limits: ServerLimits, build: Callable[[Mapping[int, bytes]], BatchJob]
     ) -> None:
         self._batcher, self._limits, self._build = batcher, limits, build
 
@@ -55,35 +56,34 @@ class LinesResponse:
     async def _answer(self, number: int, lines: bytes | None) -> bytes:
         """The answers to lines: all together, or if that fails, each half by itself, to find those that are wrong."""
         try:
-            return await self._ask(lines)
+            return await self._ask(number, lines)
         except Exception as error:
             contents = (lines or b"").split(b"\n")
             if len(contents) == 1:
                 return _error_line(error, number)
             if isinstance(error, RequestError) and error.status == 503:
-                return b"".join([_error_line(error, i) for i, one in enumerate(contents, number) if not _is_empty(one)])
+                return b"".join([_error_line(error, i) for i in _numbered(contents, number)])
             half = len(contents) // 2
             first = await self._answer(number, b"\n".join(contents[:half]))
             return first + await self._answer(number + half, b"\n".join(contents[half:]))
 
-    async def _ask(self, lines: bytes | None) -> bytes:
-        """The answers to lines that are all right; they wait while there is no room for them."""
-        seconds, answers = self._limits.seconds, []
-        for job in await self._batcher.in_thread(self._jobs, lines):
-            answer = await self._batcher.submit_patiently(job)
-            try:
-                async with asyncio.timeout(seconds):
-                    answers.append(await answer)
-            except TimeoutError:
-                raise RequestError("deadline_passed", f"there was no answer within {seconds:g} seconds") from None
-        return b"".join(answers)
+    async def _ask(self, number: int, lines: bytes | None) -> bytes:
+        """The answers to lines that no model refuses; they wait while there is no room for them."""
+        job = await self._batcher.in_thread(self._job, (number, lines))
+        answer = await self._batcher.submit_patiently(job)
+        try:
+            async with asyncio.timeout(job.seconds):
+                return bytes(await answer)
+        except TimeoutError:
+            raise RequestError("deadline_passed", f"there was no answer within {job.seconds:g} seconds") from None
 
-    def _jobs(self, lines: bytes | None) -> list[BatchJob]:
+    def _job(self, block: Block) -> BatchJob:
+        number, lines = block
         most = self._limits.line_bytes
         contents = [] if lines is None else lines.split(b"\n")
         if lines is None or max(map(len, contents)) > most:
             raise RequestError("too_large", f"the line is too long: expected at most {most} bytes")
-        return self._build([line for line in contents if not _is_empty(line)])
+        return self._build(_numbered(contents, number))
 
 
 async def _pieces(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
@@ -127,11 +127,12 @@ async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator
         yield number, None if skipping else bytes(begun)
 
 
-def _is_empty(line: bytes) -> bool:
-    return not line or line.isspace()
+def _numbered(lines: list[bytes], first: int) -> dict[int, bytes]:
+    """The lines that are not empty, by their numbers."""
+    return {number: line for number, line in enumerate(lines, first) if line and not line.isspace()}
 
 
 def _error_line(error: Exception, number: int) -> bytes:
     problem = problem_of(error)
     problem.input = number
-    return problem.body() + b"\n"
+    return encode(problem.told()) + b"\n"

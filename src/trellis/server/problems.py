@@ -87,15 +87,15 @@ class RequestError(TrellisError):
         self.code, self.status = code, PROBLEMS[code].status
         self.retry_after, self.input, self.closes = retry_after, input, closes
 
-    def body(self) -> bytes:
-        """The JSON that the client gets."""
-        return encode(Error(ErrorDetail(self.code, str(self), UNSET if self.input is None else self.input)))
+    def told(self) -> Error:
+        """What the client gets."""
+        return Error(ErrorDetail(self.code, str(self), UNSET if self.input is None else self.input))
 
     def response(self) -> Response:
         headers = {"connection": "close"} if self.closes else {}
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
-        return Response(self.body(), self.status, headers, JSON)
+        return Response(encode(self.told()), self.status, headers, JSON)
 
 
 def invalid(message: str) -> RequestError:

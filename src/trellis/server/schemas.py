@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -81,6 +81,10 @@ class TagLine(StrictStruct):
     text: str | UnsetType = UNSET
     tokens: list[Token] | UnsetType = UNSET
     id: str | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.text is UNSET) is (self.tokens is UNSET):
+            raise ValueError(f"the line must have text or tokens, got {'none' if self.text is UNSET else 'both'}")
 
 
 class SingleRequest(StrictStruct):
@@ -302,12 +306,19 @@ def decode(kind: type[T], body: bytes) -> T:
         raise RequestError("malformed_json", "expected JSON: it is nested too deeply") from None
 
 
-def decode_lines(kind: type[T], lines: Sequence[bytes]) -> list[T]:
-    """The request in each line; msgspec's own `decode_lines` would take two on one line, and one on two."""
+def decode_lines(kind: type[T], lines: Collection[bytes]) -> list[T | RequestError]:
+    """The request or the problem in each line; msgspec's own `decode_lines` would take two on one line, one on two."""
     try:
         return list(map(_decoder(kind).decode, lines))
     except (ValueError, RecursionError):
-        return [decode(kind, line) for line in lines]
+        return [_decoded(kind, line) for line in lines]
+
+
+def _decoded(kind: type[T], line: bytes) -> T | RequestError:
+    try:
+        return decode(kind, line)
+    except RequestError as problem:
+        return problem
 
 
 def options_of(query: Sequence[tuple[str, str]]) -> TagOptions:
