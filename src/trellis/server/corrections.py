@@ -76,20 +76,12 @@ class Corrections:
         problem = ""
         lines, ended = self._lines.lines()
         for number, line in enumerate(lines, start=1):
-            where = f"{path}:{number}"
             try:
-                self._read(line, where)
-            except JSONSyntaxError as error:
-                # Half a line, and glued to it one that was kept: within a text the quotes would be escaped.
-                whole = line[max(0, line.rfind(b'{"text":')) :]
-                try:
-                    self._read(whole, where)
-                except (JSONSyntaxError, DataError):
-                    whole = b""
-                broken[number], line = line.removesuffix(whole), whole
-                problem = problem or f"{where}: expected JSON: {error}"
-            if line:
+                self._read(line, f"{path}:{number}")
                 whole_lines.append(line)
+            except JSONSyntaxError as error:
+                broken[number] = line
+                problem = problem or f"{path}:{number}: expected JSON: {error}"
         killed_at_first = not ended and len(lines) == 1 and lines[0].startswith(b'{"text":')
         if broken and not whole_lines and not killed_at_first:
             raise DataError(f"{problem}; no line of the file is a correction")
