@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trellis.cli.io import Reader, remembered_options, tell_notes, tell_reading, unseen_labels
+from trellis.cli.io import Reader, remembered_options, tell_notes, tell_reading
 from trellis.cli.options import (
     Annotations,
     Columns,
@@ -23,6 +23,7 @@ from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, vocabulary
 from trellis.corpus import OnBadTags
 from trellis.errors import DataError, number_of, shown
 from trellis.models import Tagger, folder, load
+from trellis.models.data import unseen_labels
 from trellis.text import Sentence, Splitter, splitter
 
 _OTHER_TOKENS = 0.01
@@ -57,7 +58,7 @@ def evaluate(
     reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, remembered, annotations.spans)
     how, known = annotations.bad_tags, tagger.labels_
     truth = _tagged(reader, file, setting, how, quiet)
-    unseen = unseen_labels(file, truth, known)
+    unseen = unseen_labels(file, (one.tags or () for one in truth), known)
     if not quiet:
         tell_notes(file, unseen)
         if setting.task not in (Task.SEG, Task.SEG_POS) and (note := split_differently(truth, tokenizer)):

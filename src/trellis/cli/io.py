@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from trellis.corpus import conll as corpus_conll
 from trellis.corpus import conllu as corpus_conllu
 from trellis.corpus import segmented as corpus_segmented
 from trellis.corpus.tables import LONG, TableWriter, table_columns
-from trellis.errors import DataError, shown, some_of
+from trellis.errors import DataError, shown
 from trellis.models import Labelling, Tagged, folder
 from trellis.models.data import Label
 from trellis.tags import Scheme, Style
@@ -41,7 +40,6 @@ TEXTS = ("text", "tokens")
 WORDS = ("conllu", "wordtag")
 """Formats whose tokens are words."""
 Piece = Sentence | CorpusError
-_SHOWN = 10
 _DIGITS = 6
 
 
@@ -70,20 +68,6 @@ def tell_notes(path: str, notes: Iterable[str]) -> None:
     """Say what was changed; lines that go on are indented."""
     for note in notes:
         typer.echo(note if note.startswith(" ") else f"{path}: {note}", err=True)
-
-
-def unseen_labels(path: str, sentences: Iterable[Sentence], known: Sequence[str]) -> list[str]:
-    """A note on the labels of a file that a model does not know; a file that is about something else is refused."""
-    labels = Counter(tag for sentence in sentences for tag in sentence.tags or ())
-    unseen = Counter({label: count for label, count in labels.items() if label not in known})
-    listed = some_of([f"{label} ({count:,})" for label, count in unseen.most_common()], _SHOWN)
-    if unseen and labels.keys() - unseen.keys() <= {"O"}:
-        raise DataError(
-            f"{path} has the labels {listed}, and the model gives {some_of(known, 5)}: they have none in common, so "
-            "nothing could be right. Is it another file, model, or column (--tags)?"
-        )
-    told = f"tokens with labels that the training data lack, which count as missed: {unseen.total():,}, with {listed}"
-    return [told] if unseen else []
 
 
 @dataclass(frozen=True)

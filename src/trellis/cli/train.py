@@ -23,7 +23,7 @@ from rich.table import Column, Table
 
 from trellis import __version__, config
 from trellis.cli import StoppableLine, program, stoppable
-from trellis.cli.io import Reader, output, tell_notes, unseen_labels
+from trellis.cli.io import Reader, output, tell_notes
 from trellis.cli.options import (
     Annotations,
     Columns,
@@ -44,7 +44,7 @@ from trellis.corpus.source import is_brat_folder
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
 from trellis.metrics.prf import percent
 from trellis.models import Tagger, folder, load
-from trellis.models.data import tokenizer_for
+from trellis.models.data import tokenizer_for, unseen_labels
 from trellis.models.families import FAMILIES, get_family, make_tagger
 from trellis.models.neural.stream import SentenceStream, stream_of
 from trellis.tags import Scheme, detect
@@ -206,7 +206,8 @@ def train(
             streamed.join()
         for role in ("dev", "test"):
             if role in data.files and not quiet:
-                tell_notes(paths[role], unseen_labels(paths[role], data.files[role], tagger.labels_))
+                tags = (one.tags or () for one in data.files[role])
+                tell_notes(paths[role], unseen_labels(paths[role], tags, tagger.labels_))
         say.print(f"{model}: {_ending(tagger.history_)}, {seconds:.1f} s")
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
@@ -318,8 +319,8 @@ class Data:
         if not data.files["train"].sentences:
             raise DataError(f"{paths['train']}: there is no sentence left to learn from")
         known = list(dict.fromkeys(tag for one in data.files["train"] for tag in one.tags or ()))
-        for role in data.files:
-            unseen_labels(paths[role], data.files[role], known)  # a file of another task is refused now
+        for role, file in data.files.items():  # a file of another task is refused now
+            unseen_labels(paths[role], (one.tags or () for one in file), known)
         if is_read_once:
             say.print(
                 f"train: read as it is learned from; task and scheme by its first {len(raw['train']):,} sentences"

@@ -489,19 +489,22 @@ def check_held_out(dev: Labelled, tags: TagSet) -> None:
     if detected.odd or detected.spelling:
         odd = detected.odd or dict.fromkeys(detected.spelling, 1)
         _refuse_bad(dev, replace(detected, odd=odd, spelling={}), constraints=False)
-    counts = Counter(chain.from_iterable(dev.strings()))
-    unseen = Counter({label: count for label, count in counts.items() if label not in tags})
+    for note in unseen_labels("the held-out corpus", dev.strings(), tags.labels):
+        warn(f"held-out {note}")
+
+
+def unseen_labels(name: str, labels: Iterable[Sequence[str]], known: Sequence[str]) -> list[str]:
+    """A note on labels that a model does not know; sentences about something else are refused."""
+    counts = Counter(chain.from_iterable(labels))
+    unseen = Counter({label: count for label, count in counts.items() if label not in known})
+    listed = some_of([f"{label} ({count:,})" for label, count in unseen.most_common()], SHOWN)
     if unseen and counts.keys() - unseen.keys() <= {"O"}:
         raise DataError(
-            f"the held-out data share no label with the training data, so they are of another task: they have "
-            f"{some_of(sorted(unseen))}, the training data {some_of(tags.labels)}"
+            f"{name} has the labels {listed}, and the model gives {some_of(known, 5)}: they have none in common, so "
+            "nothing could be right. Is it another file, model, or column (--tags)?"
         )
-    if unseen:
-        names = [f"{label} ({count:,})" for label, count in unseen.most_common()]
-        warn(
-            f"held-out tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
-            f"with {some_of(names, SHOWN)}"
-        )
+    told = f"tokens with labels that the training data lack, which count as missed: {unseen.total():,}, with {listed}"
+    return [told] if unseen else []
 
 
 def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, earlier: StateMap | None) -> StateMap:
