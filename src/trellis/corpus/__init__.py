@@ -22,7 +22,6 @@ from trellis.corpus.bad_tags import (
     mend,
     mend_tags,
     notes_on,
-    refusal,
     repair_tags,
 )
 from trellis.corpus.conll import format_rows
@@ -83,7 +82,6 @@ __all__ = [
     "read",
     "read_table",
     "records",
-    "refusal",
     "repair_tags",
     "sentence_from_words",
     "sentence_of_row",

@@ -125,16 +125,11 @@ def repair_tags(tags: Sequence[str], scheme: Scheme, *, style: Style = Style.PRE
     return tags_from_spans(spans_from_tags(read, scheme, style=style), len(read), scheme, style=style)
 
 
-def refusal(mended: Mended, detection: Detection, place: Place) -> str:
-    """The first bad tag, where it is, and how many there are."""
-    first = mended.bad[0]
-    return f"{place(first.sequence, first.position)}: {_problem(mended, detection)}"
-
-
-def _problem(mended: Mended, detection: Detection) -> str:
+def refusal(mended: Mended, detection: Detection) -> str:
+    """The first bad tag, how many there are, and what to do about them."""
     sequences = len({item.sequence for item in mended.bad})
     counts = f"{number_of(len(mended.bad), 'bad tag')} in {sequences:,} of {number_of(len(mended.tags), 'sentence')}"
-    return f"{_named(mended.bad[0], detection)}; {counts}"
+    return f"{_named(mended.bad[0], detection)}; {counts}: {_HINT}"
 
 
 def _named(bad: BadTag, detection: Detection) -> str:
@@ -189,7 +184,7 @@ def mend_tags(
     if result.bad and on_bad_tags == "error":
         first = result.bad[0]
         number = tagged[first.sequence]
-        refuse_tag(known[number], first.position, first.tag, f"{_problem(result, detection)}: {_HINT}", number)
+        refuse_tag(known[number], first.position, first.tag, refusal(result, detection), number)
 
     def place(sequence: int, position: int) -> str:
         sentence = known[tagged[sequence]]

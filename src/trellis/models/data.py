@@ -605,9 +605,6 @@ def _refuse_bad(data: Labelled, detected: Detection, constraints: bool) -> None:
     result = mend(data.strings(), detected, "error")
     if data.shared is not None and not result.bad:
         raise DataError(f"labels of another process break the {detected.scheme.value} scheme: see its message")
-    problem = refusal(result, detected, data.place)
+    where = data.place(result.bad[0].sequence, result.bad[0].position)
     free = ", or set constraints=False" if not detected.odd else ""
-    raise DataError(
-        f"{problem}: on_bad_tags='repair' reads them as seqeval does, 'drop' leaves these sentences out; "
-        f"or give another scheme{free}"
-    )
+    raise DataError(f"{where}: {refusal(result, detected)}; or give another scheme{free}")
