@@ -299,7 +299,7 @@ class TaggerContract:
 
     def test_bad_tags_are_refused_by_their_place_or_repaired_or_dropped(self):
         bad = [*TRAIN, *TRAIN, Sentence(["a", "Anna"], ["o", "I-PER"], path="x.txt", lines=(4, 5))]
-        with pytest.raises(DataError, match=r"^x.txt:4: bad tag 'o': .*; 1 bad tag in 1 of 13 sentences: on"):
+        with pytest.raises(DataError, match=r"^x.txt:4: bad tag 'o': .*; 1 bad tag in 1 of 13 sentences: --on"):
             self.make().fit(bad)
         with pytest.warns(DataWarning, match=r"2 tags repaired \(IOB2\):\n  x.txt:4: o -> O\n  x.txt:5: I-PER -> B"):
             assert self.make().fit(bad, on_bad_tags="repair").tagset_.scheme is Scheme.IOB2
