@@ -79,7 +79,7 @@ def tagger(c2: float = 0.1, **settings: Any) -> CRF:
 
 def bulk(*, resume: bool = False) -> Folder:
     def run(folder: Path) -> None:
-        from trellis.distributed import folder as bulk_folder
+        from trellis.distributed import folders as bulk_folder
 
         bulk_folder.open_engine = lambda *_: Here()  # type: ignore[assignment]
         report = bulk_folder.tag_folder(folder / "m", [folder / "in"], folder / "out", to="jsonl", resume=resume)

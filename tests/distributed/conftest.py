@@ -10,9 +10,9 @@ import pytest
 
 from tests.cli.conftest import ner_model, sentences
 from trellis.chain import get_num_threads, set_num_threads
-from trellis.distributed import folder
+from trellis.distributed import folders
 from trellis.distributed.engines import Engine, Tell, attempt
-from trellis.distributed.folder import Done, Shard, ShardJob
+from trellis.distributed.folders import Done, Shard, ShardJob
 from trellis.models import CRF
 from trellis.models import folder as model_folder
 
@@ -47,7 +47,7 @@ class InlineEngine(Engine):
 def inline(monkeypatch: pytest.MonkeyPatch) -> Iterator[InlineEngine]:
     """The engine of all folders that the test tags."""
     engine, threads = InlineEngine(), get_num_threads()
-    monkeypatch.setattr(folder, "open_engine", lambda name, workers: engine)
+    monkeypatch.setattr(folders, "open_engine", lambda name, workers: engine)
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
     yield engine
     set_num_threads(threads)

@@ -68,7 +68,7 @@ def test_what_utf_8_cannot_hold_is_refused():
 TAGGED = """
 import sys
 from trellis.distributed import BulkTagger
-from trellis.distributed.folder import ShardJob, find_shards
+from trellis.distributed.folders import ShardJob, find_shards
 from trellis.distributed.engines import attempt
 
 model, shard, form, out = sys.argv[1:]

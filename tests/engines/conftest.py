@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tests.distributed.conftest import TEXTS, ner_model, shards, tree
-from tests.distributed.test_folder import DeadlyJob
-from trellis.distributed import BulkTagger, FolderReport, folder, tag_folder
+from tests.distributed.test_folders import DeadlyJob
+from trellis.distributed import BulkTagger, FolderReport, folders, tag_folder
 
 __all__ = ["ner_model", "shards", "tree"]
 
@@ -68,7 +68,7 @@ def check_folder(engine: str, model: Path, place: Path, out: Path, monkeypatch: 
     whole = out.with_name("whole")
     one = tag_folder(model, [place], whole, workers=1)
     assert one.bad == 1
-    monkeypatch.setattr(folder, "ShardJob", DeadlyJob)
+    monkeypatch.setattr(folders, "ShardJob", DeadlyJob)
     report: FolderReport = tag_folder(model, [place], out, engine=engine, workers=2)
     assert list(report.failed) == [str(place / "part-1.txt")]
     assert "3 times" in report.failed[str(place / "part-1.txt")]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import ray
 
-from tests.distributed.test_folder import KILLED
+from tests.distributed.test_folders import KILLED
 from tests.engines.conftest import as_bytes, check_folder, tree
 from trellis.distributed import tag_folder, tag_ray
 

@@ -25,7 +25,7 @@ from trellis.training.process_group import together
 if TYPE_CHECKING:
     from trellis.distributed.bulk import BulkTagger
     from trellis.distributed.engines import tag_dask, tag_ray, tag_spark
-    from trellis.distributed.folder import FolderProgress, FolderReport, tag_folder
+    from trellis.distributed.folders import FolderProgress, FolderReport, tag_folder
 
 __all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark", "together"]
 
@@ -35,6 +35,6 @@ __getattr__ = lazily(
     {
         "bulk": ("BulkTagger",),
         "engines": ("tag_dask", "tag_ray", "tag_spark"),
-        "folder": ("FolderProgress", "FolderReport", "tag_folder"),
+        "folders": ("FolderProgress", "FolderReport", "tag_folder"),
     },
 )

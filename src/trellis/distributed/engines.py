@@ -30,7 +30,7 @@ from trellis.distributed.bulk import BulkTagger, NameTaken
 from trellis.errors import ConfigError, DataError, TrellisError, needed
 
 if TYPE_CHECKING:
-    from trellis.distributed.folder import Done, Shard, ShardJob
+    from trellis.distributed.folders import Done, Shard, ShardJob
 
 Tell = Callable[[int, int], None]
 """Called with how many more rows and tokens are done."""
@@ -92,10 +92,8 @@ def attempt(job: ShardJob, shard: Shard, tell: Tell = lambda rows, tokens: None)
         return f"{shard.path}: {type(error).__name__}: {_first_line(error)}"
 
 
-@cache
-def _freeze() -> None:
-    """Have the garbage collector pass over what was imported before the first shard: with Ray, that takes 0.07 s."""
-    gc.freeze()
+_freeze = cache(gc.freeze)
+"""The garbage collector then passes over what was imported before the first shard: with Ray, that takes 0.07 s."""
 
 
 def _first_line(error: BaseException) -> str:
@@ -155,7 +153,6 @@ class LocalEngine(Engine):
         return result
 
     def close(self) -> None:
-        """End the processes, whatever they do."""
         with self._starting:
             self._closed = True
         for worker in self._started:
@@ -264,7 +261,6 @@ class RayEngine(Engine):
         self._task = self._ray.remote(num_cpus=1, max_retries=0)(attempt)
 
     def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
-        """Tag one shard in a task."""
         try:
             result: Done | str = self._ray.get(self._task.remote(job, shard))
         except self._ray.exceptions.RayTaskError:
@@ -276,7 +272,6 @@ class RayEngine(Engine):
         return result
 
     def close(self) -> None:
-        """Leave Ray, unless it was running before."""
         if self._ours:
             self._ray.shutdown()
 
@@ -302,7 +297,6 @@ class SparkEngine(Engine):
         self.workers = workers or self._session.sparkContext.defaultParallelism
 
     def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Done | str:
-        """Tag one shard in a job with one task."""
         context = self._session.sparkContext
         try:
             result: Done | str = context.parallelize([shard], 1).map(lambda one: attempt(job, one)).collect()[0]
@@ -313,7 +307,6 @@ class SparkEngine(Engine):
         return result
 
     def close(self) -> None:
-        """Leave Spark, unless it was running before."""
         if self._ours:
             self._session.stop()
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from trellis import chain
 from trellis.arrays import AnyArray, FloatArray, IntArray
-from trellis.compat.estimator import Estimator
+from trellis.compat.parameters import Estimator
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.probabilities import akaike, bayesian, check_distribution, logs, normalised
 from trellis.ragged import check_lengths
@@ -54,7 +54,6 @@ class ConvergenceMonitor:
         self.iter = 0
 
     def __repr__(self) -> str:
-        """All settings and the history, one per line."""
         values = sorted({**vars(self), "history": list(self.history)}.items())
         return f"{type(self).__name__}(\n" + "".join(f"    {name}={value},\n" for name, value in values) + ")"
 
@@ -131,7 +130,6 @@ class AbstractHMM(Estimator):
         return float(marginals.log_partition.sum()), marginals.tokens
 
     def predict_proba(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> FloatArray:
-        """Posterior probability of each state."""
         return self.score_samples(X, lengths)[1]
 
     def decode(
@@ -151,7 +149,6 @@ class AbstractHMM(Estimator):
         raise ModelError(f"Unknown decoder {chosen!r}")
 
     def predict(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> IntArray:
-        """The best states."""
         return self.decode(X, lengths)[1]
 
     def sample(
@@ -219,7 +216,7 @@ class AbstractHMM(Estimator):
         return logs(self._compute_likelihood(X))
 
     def _compute_likelihood(self, X: AnyArray) -> FloatArray:
-        """The same as probabilities; a subclass has one of both."""
+        """`_compute_log_likelihood` as probabilities; a subclass overrides one of the two."""
         return np.exp(self._compute_log_likelihood(X))
 
     def _initialize_sufficient_statistics(self) -> dict[str, Any]:

@@ -219,9 +219,7 @@ class PoissonHMM(AbstractHMM):
     def _compute_log_likelihood(self, X: AnyArray) -> FloatArray:
         if (X < 0).any() or (np.floor(X) != X).any():
             raise ModelError("X must be numbers of events: whole numbers >= 0")
-        events = np.where(
-            X[:, None] > 0, X[:, None] * logs(self.lambdas_), 0.0
-        )  # [n_samples, n_components, n_features]
+        events = _times_logs(X, self.lambdas_)
         result: FloatArray = (events - self.lambdas_ - _log_factorials(X)[:, None]).sum(axis=2)
         return result
 
@@ -561,7 +559,7 @@ def _clusters(X: AnyArray, n: int, random_state: RandomState) -> Any:
 
 
 def _covariance(X: AnyArray, floor: float) -> FloatArray:
-    """The covariance of all samples, ``(n_features, n_features)``."""
+    """The covariance of all samples, ``(n_features, n_features)``, plus `floor` on its diagonal."""
     return np.atleast_2d(np.cov(X.T)) + floor * np.eye(X.shape[1])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.compat.estimator import Estimator
+from trellis.compat.parameters import Estimator
 from trellis.compat.pycrfsuite import ParsedDump, Tagger, Unchanging
 from trellis.compat.sklearn_crfsuite._fileresource import FileResource
 from trellis.compat.sklearn_crfsuite.trainer import LinePerIterationTrainer
@@ -80,8 +80,10 @@ class CRF(Estimator):
         """Train a model; held-out data, if given, is scored at the end and has no influence, as in CRFsuite."""
         if (X_dev is None) != (y_dev is None):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
+        given = {name: value for name, value in self.get_params().items() if name not in _OTHERS and value is not None}
+        params = {_PARAMETERS.get(name, name): value for name, value in given.items()}
         trainer = (self.trainer_cls or LinePerIterationTrainer)(
-            algorithm=self.algorithm, params=self._params(), verbose=self.verbose
+            algorithm=self.algorithm, params=params, verbose=self.verbose
         )
         for group, inputs, labels in ((0, X, y), (1, X_dev, y_dev)):
             if inputs is not None:
@@ -98,7 +100,6 @@ class CRF(Estimator):
         return np.array(self._require().tag_all(X), dtype=object)
 
     def predict_single(self, xseq: Any) -> list[str]:
-        """The best labels of one sequence."""
         return self._require().tag(xseq)
 
     def predict_marginals(self, X: Any) -> npt.NDArray[np.object_]:
@@ -106,7 +107,6 @@ class CRF(Estimator):
         return np.array(self._require().marginals(X), dtype=object)
 
     def predict_marginals_single(self, xseq: Any) -> list[dict[str, float]]:
-        """For one sequence a list of dicts: the probability of each label at each item."""
         return self._require().marginals([xseq])[0]
 
     def score(self, X: Any, y: Any) -> float:
@@ -159,10 +159,6 @@ class CRF(Estimator):
         if self._parsed is None and self.tagger_ is not None:
             self._parsed = self.tagger_.info()
         return self._parsed
-
-    def _params(self) -> dict[str, Any]:
-        given = {name: value for name, value in self.get_params().items() if name not in _OTHERS and value is not None}
-        return {_PARAMETERS.get(name, name): value for name, value in given.items()}
 
     def _require(self) -> Tagger:
         if self.tagger_ is None:

@@ -14,11 +14,9 @@ class Parameters:
     """The parameters are those of the constructor; each is kept as an attribute of the same name."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All parameters by name."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
@@ -27,7 +25,6 @@ class Parameters:
         return self
 
     def __repr__(self) -> str:
-        """The parameters that are not the defaults."""
         defaults = inspect.signature(type(self)).parameters
         changed = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"

@@ -21,10 +21,10 @@ import pytest
 
 import trellis
 from tests.distributed.conftest import TEXTS, tree
-from trellis.distributed import FolderProgress, folder, tag_folder
+from trellis.distributed import FolderProgress, folders, tag_folder
 from trellis.distributed.bulk import file_digest
 from trellis.distributed.engines import LocalEngine, WorkerLost
-from trellis.distributed.folder import Done, Shard, ShardJob, Tell, find_shards
+from trellis.distributed.folders import Done, Shard, ShardJob, Tell, find_shards
 from trellis.errors import ConfigError, DataError, ModelError
 
 
@@ -96,7 +96,7 @@ def test_every_format_compressed_or_not_and_every_form(ner_model, tmp_path, inli
 
 def test_parquet_keeps_its_columns_and_the_order_across_row_groups(ner_model, tmp_path, inline, monkeypatch):
     monkeypatch.setattr("trellis.corpus.rows._ROWS", 3)
-    monkeypatch.setattr("trellis.distributed.folder._ROW_GROUP", 1)
+    monkeypatch.setattr("trellis.distributed.folders._ROW_GROUP", 1)
     table = pa.table({"id": range(20), "text": TEXTS * 4, "when": pa.array(range(20), pa.timestamp("ms"))})
     (tmp_path / "in").mkdir()
     pq.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=7)
@@ -304,11 +304,11 @@ def kind_of_workers(request, monkeypatch):
 def test_a_worker_that_dies_is_replaced_and_its_shard_tried_again(ner_model, shards, tmp_path, monkeypatch):
     whole, out = tmp_path / "whole", tmp_path / "out"
     tag_folder(ner_model, [shards], whole, workers=1)
-    monkeypatch.setattr(folder, "ShardJob", DeadlyJob)
+    monkeypatch.setattr(folders, "ShardJob", DeadlyJob)
     report = tag_folder(ner_model, [shards], out, workers=2)
     assert list(report.failed) == [str(shards / "part-1.txt")]
     assert "the worker process ended with code -9, 3 times" in report.failed[str(shards / "part-1.txt")]
-    monkeypatch.setattr(folder, "ShardJob", ShardJob)
+    monkeypatch.setattr(folders, "ShardJob", ShardJob)
     for met in out.glob("*.met"):
         met.unlink()
     assert tag_folder(ner_model, [shards], out, workers=2, resume=True).before == 5
@@ -332,7 +332,7 @@ class BrokenJob(ShardJob):
 
 @pytest.mark.usefixtures("kind_of_workers")
 def test_an_exception_in_a_worker_is_told_once_and_not_tried_again(ner_model, shards, tmp_path, monkeypatch):
-    monkeypatch.setattr(folder, "ShardJob", BrokenJob)
+    monkeypatch.setattr(folders, "ShardJob", BrokenJob)
     report = tag_folder(ner_model, [shards], tmp_path / "out", workers=1)
     broken, left, ended = (str(shards / f"part-{i}.txt") for i in (1, 2, 3))
     assert set(report.failed) == {broken, left, ended}
@@ -401,7 +401,7 @@ def test_workers_are_copies_where_that_is_safe_and_a_script_needs_no_guard_where
 
 KILLED = """
 import os, pathlib, signal, sys
-from trellis.distributed.folder import ShardRun
+from trellis.distributed.folders import ShardRun
 from trellis.cli import main
 
 take = ShardRun._take
@@ -447,7 +447,7 @@ def test_a_run_that_did_nothing_needs_no_resume(ner_model, shards, tmp_path, mon
         raise ConfigError("no such extra")
 
     with monkeypatch.context() as patch:
-        patch.setattr(folder, "open_engine", fails)
+        patch.setattr(folders, "open_engine", fails)
         with pytest.raises(ConfigError, match="no such extra"):
             tag_folder(ner_model, [shards], tmp_path / "out")
     assert tag_folder(ner_model, [shards], tmp_path / "out", workers=1).shards == 6
