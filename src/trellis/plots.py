@@ -47,7 +47,7 @@ class Pictured:
     """A result that has pictures."""
 
     def pictures(self) -> list[Picture]:
-        """What `plot` draws, side by side."""
+        """The pictures that `plot` draws side by side."""
         raise NotImplementedError
 
     def plot(self) -> list[Any]:

@@ -150,7 +150,7 @@ class ChainScores(Tabled):
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """L, the number of labels."""
         return int(self.emissions.shape[1])
 
     def part(self, index: int) -> ChainScores:

@@ -149,7 +149,7 @@ class Tabled(ABC):
     @property
     @abstractmethod
     def num_labels(self) -> int:
-        """L."""
+        """L, the number of labels."""
 
     @abstractmethod
     def _sequences(self, allowed: Any) -> list[OneSequence]:

@@ -31,15 +31,12 @@ class CRF(nn.CRF):
         self._check(emissions, tags, mask)
 
     def _compute_score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """The score of the tags of each sequence, ``(B,)``."""
         return self._by_time(emissions, mask).score(tags)
 
     def _compute_normalizer(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """Log Z of each sequence, ``(B,)``."""
         return self._by_time(emissions, mask).log_partition()
 
     def _viterbi_decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
-        """The best tags of each sequence."""
         return self._by_time(emissions, mask).best_lists()
 
     def _by_time(self, emissions: Tensor, mask: Tensor) -> ChainScores:

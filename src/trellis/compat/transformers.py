@@ -166,7 +166,10 @@ def save_pretrained(
     target = prepare(folder)
     save_model(target, model)
     if record:
-        save_record(target, _public(record))
+        # Without what is known of the machine: the command, and the folders of the data.
+        data = {role: {**file, "path": PurePath(file["path"]).name} for role, file in record.get("data", {}).items()}
+        public = {name: value for name, value in record.items() if name != "command"}
+        save_record(target, public | ({"data": data} if data else {}))
     title = target.resolve().name if name is None else name
     card = _model_card(model, title, license=license, language=language, record=record or {})
     files.write_text(target / "README.md", card)
@@ -221,12 +224,6 @@ def push_to_hub(
         save_pretrained(model, folder, license=license, language=language, name=repository)
         api.create_repo(repository, private=private, exist_ok=True)
         return str(api.upload_folder(repo_id=repository, folder_path=folder, commit_message=commit_message))
-
-
-def _public(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record without what is known of the machine: the command, and the folders of the data."""
-    data = {role: {**file, "path": PurePath(file["path"]).name} for role, file in record.get("data", {}).items()}
-    return {name: value for name, value in record.items() if name != "command"} | ({"data": data} if data else {})
 
 
 def _model_card(

@@ -217,7 +217,6 @@ class Lexicon:
         return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
-        """The number of entries, and the first of them."""
         some = some_of([repr(surface) for surface in self.columns.surfaces[:4]], 3)
         return f"Lexicon({number_of(len(self), 'entry', 'entries')}: {some})"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -106,7 +106,12 @@ class Matcher:
         of_entry = np.fromiter((numbers.setdefault(s, len(numbers)) for s in folded), np.int64, len(folded))
         order = np.argsort(of_entry, kind="stable")
         ends = offsets_of(np.bincount(of_entry, minlength=len(numbers)).astype(np.int64))
-        blanks = {number: _blanks(s, folding) for number, s in enumerate(surfaces) if len(s.split(None, 1)) > 1}
+        # Where the white space of each surface was, in its folded form.
+        blanks = {
+            number: tuple(accumulate(len(folding(part)) for part in parts[:-1]))
+            for number, parts in enumerate(map(str.split, surfaces))
+            if len(parts) > 1
+        }
         has_blanks = np.zeros(len(surfaces), dtype=np.bool_)
         has_blanks[list(blanks)] = True
         points = _code_points("".join(single))
@@ -192,12 +197,6 @@ class Matcher:
             apart = (kind[places] == _UNSURE) | (kind[places] == _GAP)
             fits[row] = apart.all() and inner[places].sum() == between[row]
         return fits
-
-
-def _blanks(surface: str, folding: Folding) -> tuple[int, ...]:
-    """Where the white space of a surface was, in its folded form."""
-    parts = [len(folding(part)) for part in surface.split()]
-    return tuple(np.cumsum(parts)[:-1].tolist())
 
 
 def _breaks(block: _Text, sentences: Sequence[Any]) -> IntArray:

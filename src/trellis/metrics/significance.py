@@ -112,7 +112,11 @@ def paired_significance(
     values = float(statistic(first.sum(axis=0))), float(statistic(second.sum(axis=0)))
     difference = values[1] - values[0]
     if method == "randomisation":
-        differences = _swapped_differences(first, second, statistic, samples, seed)
+        random, (one, two), parts = np.random.default_rng(seed), (first.sum(axis=0), second.sum(axis=0)), []
+        for size in _batches(len(first), samples):
+            swapped = one + random.integers(0, 2, (size, len(first))) @ (second - first)
+            parts.append(statistic(one + two - swapped) - statistic(swapped))
+        differences = np.concatenate(parts)
     elif method == "bootstrap":
         draws = _resamples(len(first), samples, seed)
         differences = np.concatenate([statistic(w @ second) - statistic(w @ first) for w in draws]) - difference
@@ -121,18 +125,6 @@ def paired_significance(
     # Rounding must not decide whether a difference equals the real one; the real one counts as a sample.
     beyond = int(np.count_nonzero(np.abs(differences) >= abs(difference) - 1e-12))
     return Significance(*values, difference, (beyond + 1) / (samples + 1), method, samples)
-
-
-def _swapped_differences(
-    first: IntArray, second: IntArray, statistic: Statistic, samples: int, seed: int
-) -> FloatArray:
-    rng = np.random.default_rng(seed)
-    total, change = first.sum(axis=0) + second.sum(axis=0), second - first
-    differences = []
-    for size in _batches(len(first), samples):
-        swapped = first.sum(axis=0) + rng.integers(0, 2, (size, len(first))) @ change
-        differences.append(statistic(total - swapped) - statistic(swapped))
-    return np.concatenate(differences)
 
 
 def _resamples(sentences: int, samples: int, seed: int) -> Iterator[IntArray]:

@@ -195,7 +195,6 @@ class Tagged:
         return next(pairs) == next(pairs)
 
     def __hash__(self) -> int:
-        """The hash of text and spans."""
         return hash((self.text, self.spans))
 
     def __repr__(self) -> str:
@@ -232,11 +231,9 @@ class Tagged:
         return words_of_spans(self._untagged, [span for span, _ in self.token_spans])
 
     def __iter__(self) -> Iterator[TextSpan]:
-        """Iterate over the spans."""
         return iter(self.spans)
 
     def __len__(self) -> int:
-        """The number of spans."""
         return len(self.spans)
 
     def to_dict(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def is_file_of_crfsuite(path: Path) -> bool:
 
 
 def read(data: bytes | mmap, where: str) -> Stored:
-    """What a file holds, copied out of it, as a model of the kind "crf" is stored; `where` names it in messages."""
+    """The content of a file, copied, as a stored model of the kind "crf"; `where` is its name in messages."""
     try:
         found = _native.read_crfsuite(np.frombuffer(data, dtype=np.uint8))
         texts, lengths = found[0].tobytes(), found[1].tolist()
@@ -72,7 +72,7 @@ def read(data: bytes | mmap, where: str) -> Stored:
 
 
 def read_file(path: str | Path) -> Stored:
-    """What the file with this name holds; it must not shrink while it is read."""
+    """The content of the file with this name, as in `read`; it must not shrink while it is read."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         return read(mmap(file.fileno(), 0, access=ACCESS_READ) if size else b"", str(path))
@@ -126,7 +126,6 @@ def empty() -> bytes:
 
 
 def save(model: Any, path: str | Path) -> None:
-    """Write the file for a fitted `trellis.CRF`."""
     data = to_bytes(model)
     with replacing(path) as partial:
         partial.write_bytes(data)

@@ -127,5 +127,4 @@ class Pipeline:
         return self.annotate(texts, sentences=sentences)
 
     def __repr__(self) -> str:
-        """The taggers by name."""
         return f"Pipeline({', '.join(f'{name}: {type(tagger).__name__}' for name, tagger in self._taggers.items())})"

@@ -67,7 +67,6 @@ class Posterior:
     """With a lexicon: where its entries occur."""
 
     def __len__(self) -> int:
-        """How many inputs."""
         return len(self.scores.lengths)
 
     def best(self) -> list[list[str]]:

@@ -25,7 +25,7 @@ IGNORED = -100
 
 
 class CRFForTokenClassificationConfig(PretrainedConfig):  # type: ignore[no-untyped-call,unused-ignore]
-    """What config.json says: the configuration of the encoder, the labels (`id2label`), their scheme, the dropout."""
+    """The content of config.json: the encoder's configuration, the labels (`id2label`), their scheme, the dropout."""
 
     model_type = "trellis-crf"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]

@@ -257,8 +257,16 @@ class TransformerEncoder(nn.Module):
         check_state(planned.state_dict(), stored, "", finite=False)  # buffers may have infinities
         encoder = make("cpu")
         encoder.load_state_dict(_tensors(stored))
-        _try_out(encoder, stored)
-        return encoder
+        # Run once, so that wrong settings that no shape reveals do not fail in the middle of tagging.
+        try:
+            with torch.no_grad():
+                features, _ = encoder.eval()(encoder.batch(encoder.encode([["a"], ["a", "b"]])))
+            if features.shape != (2, 2, encoder.output_size):
+                raise ModelError(f"it gives features of shape {tuple(features.shape)}")
+        except Exception as error:
+            problem = f"the stored encoder does not run: {type(error).__name__}: {error}"
+            raise StoreError(f"{stored.where}: {problem}") from error
+        return encoder.train()
 
     @classmethod
     def _referred(cls, stored: Stored, options: dict[str, Any]) -> TransformerEncoder:
@@ -547,18 +555,6 @@ def _options_of(fields: Fields) -> dict[str, Any]:
         "checkpointing": fields.value("checkpointing", bool),
         **sizes,
     }
-
-
-def _try_out(encoder: TransformerEncoder, stored: Stored) -> None:
-    """Run the encoder once, so that wrong settings that no shape reveals do not fail in the middle of tagging."""
-    try:
-        with torch.no_grad():
-            features, _ = encoder.eval()(encoder.batch(encoder.encode([["a"], ["a", "b"]])))
-        if features.shape != (2, 2, encoder.output_size):
-            raise ModelError(f"it gives features of shape {tuple(features.shape)}")
-    except Exception as error:
-        raise StoreError(f"{stored.where}: the stored encoder does not run: {type(error).__name__}: {error}") from error
-    encoder.train()
 
 
 def set_precision(module: nn.Module, precision: Precision) -> None:

@@ -66,18 +66,14 @@ class Patterns:
 @lru_cache(maxsize=1)
 def patterns() -> Patterns:
     """The patterns, made on first use since they need the list of all combining marks."""
-    # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
-    return Patterns(f"{_mark_ranges()}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f")
-
-
-def _mark_ranges() -> str:
-    """Every combining mark (general category M), as the inside of a character class."""
-    # Ideographs and Hangul syllables, among which there are none, are passed over.
+    # Ideographs and Hangul syllables, among which there are no combining marks (category M), are passed over.
     ranges = range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xD7B0, 0x20000), range(0xE0100, 0xE01F0)
     marks = [code for code in chain(*ranges) if unicodedata.category(chr(code)) in ("Mn", "Mc", "Me")]
     starts = [code for code, previous in zip(marks, [-1, *marks], strict=False) if code != previous + 1]
     ends = [code for code, following in zip(marks, [*marks[1:], -1], strict=True) if code != following - 1]
-    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
+    mark = "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
+    # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
+    return Patterns(f"{mark}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f")
 
 
 COMPOUND = re.compile(f"[{UNSPACED}]{{2}}")

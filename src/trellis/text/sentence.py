@@ -178,7 +178,7 @@ FOLDED_POINTS = {
 
 
 class FoldedTokens(dict[str, str]):
-    """What `fold` makes of each token, computed when it is first asked for."""
+    """Each token with its folded form, which `fold` computes when it is first looked up."""
 
     def __init__(self, fold: Callable[[str], str]) -> None:
         self._fold = fold

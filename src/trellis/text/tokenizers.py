@@ -207,7 +207,7 @@ class WordSplitter(Splitter):
 
     def _pieces(self, chunk: str) -> list[str]:
         """The tokens before the exceptions."""
-        return (self._ascii if chunk.isascii() else self._any).findall(chunk)
+        return pattern(self.conventions, chunk.isascii()).findall(chunk)
 
     @cached
     def _firsts(self) -> set[str]:
@@ -218,14 +218,6 @@ class WordSplitter(Splitter):
     def _ascii_firsts(self) -> set[str]:
         """First pieces of the exceptions that are ASCII; the pattern of other texts is slow to make."""
         return {self._pieces(text)[0] for text in self.exceptions if text.isascii()}
-
-    @cached
-    def _ascii(self) -> re.Pattern[str]:
-        return pattern(self.conventions, ascii_only=True)
-
-    @cached
-    def _any(self) -> re.Pattern[str]:
-        return pattern(self.conventions, ascii_only=False)
 
     def _corrected(self, pieces: list[str], firsts: set[str]) -> list[str]:
         """The tokens after the exceptions: the longest runs of pieces that spell one are replaced by it."""

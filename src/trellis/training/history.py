@@ -117,7 +117,6 @@ class History(Pictured):
         return data_frame([{name: row[name] for name in names} for row in rows], names)
 
     def __repr__(self) -> str:
-        """How many steps there were and what came of them."""
         texts = [f"{number_of(len(self.steps), 'step')} in {self.steps[-1].seconds if self.steps else 0:.1f} s"]
         texts.append(f"ended: {self.reason}")
         if self.steps:

@@ -162,7 +162,7 @@ class ChainScores(Tabled):
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """L, the number of labels."""
         return int(self.shape[-1])
 
     @property

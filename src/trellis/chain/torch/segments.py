@@ -106,7 +106,7 @@ class SegmentScores:
 
     @property
     def num_labels(self) -> int:
-        """L."""
+        """L, the number of labels."""
         return int(self.segments.shape[2])
 
     @property

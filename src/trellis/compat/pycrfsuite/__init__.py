@@ -171,11 +171,9 @@ class ItemSequence:
         return [dict(item) for item in self._items]
 
     def __len__(self) -> int:
-        """How many items there are."""
         return len(self._items)
 
     def __repr__(self) -> str:
-        """The number of items."""
         return f"<ItemSequence of size {len(self)}>"
 
     @cached
@@ -213,7 +211,7 @@ def _text(text: str | bytes) -> str:
 
 
 def _sequence(xseq: Any) -> Any:
-    """What native code reads: a list or tuple of items."""
+    """The items as a list or tuple, which native code reads."""
     if isinstance(xseq, list | tuple):
         return xseq
     return xseq.ready if isinstance(xseq, ItemSequence) else list(xseq)
@@ -236,7 +234,7 @@ def _snapshot(item: Any) -> Any:
 
 @dataclass(frozen=True)
 class ParsedDump:
-    """What a model consists of; numbers in `header`, `labels` and `attributes` are strings, as in CRFsuite's dumps."""
+    """All parts of a model; numbers in `header`, `labels` and `attributes` are strings, as in CRFsuite's dumps."""
 
     header: dict[str, str]
     labels: dict[str, str]
@@ -278,7 +276,6 @@ class Tagger:
         return closing(self)
 
     def close(self) -> None:
-        """Close the model."""
         self._model = None
 
     def _opened(self) -> _native.CrfsuiteModel:
@@ -287,7 +284,6 @@ class Tagger:
         return self._model
 
     def labels(self) -> list[str]:
-        """The labels of the model."""
         self._opened()
         return list(self._labels)
 
@@ -477,24 +473,19 @@ class BaseTrainer:
         self._sequences.append((items, labels, group))
 
     def clear(self) -> None:
-        """Remove all sequences."""
         self._sequences.clear()
 
     def params(self) -> list[str]:
-        """The names of the parameters of the algorithm."""
         return list(self._parameters)
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Set parameters by name."""
         for name, value in params.items():
             self.set(name, value)
 
     def get_params(self) -> dict[str, Any]:
-        """All parameters by name."""
         return dict(self._values)
 
     def set(self, name: str, value: Any) -> None:
-        """Set a parameter."""
         parameter = self._known(name)
         try:
             number = parameter.kind(value)
@@ -506,12 +497,10 @@ class BaseTrainer:
         self._values[name] = number
 
     def get(self, name: str) -> Any:
-        """The value of a parameter."""
         self._known(name)
         return self._values[name]
 
     def help(self, name: str) -> str:
-        """What a parameter means."""
         return self._known(name).help
 
     def _known(self, name: str) -> _Parameter:
@@ -592,19 +581,15 @@ class Trainer(BaseTrainer):
         getattr(self, f"on_{event}")(parser.last_log, *([further[event]] if event in further else []))
 
     def on_start(self, log: str) -> None:
-        """Called when training begins."""
         sys.stdout.write(log)
 
     def on_featgen_progress(self, log: str, percent: int) -> None:
-        """Called while features are made."""
         sys.stdout.write(log)
 
     def on_featgen_end(self, log: str) -> None:
-        """Called when features have been made."""
         sys.stdout.write(log)
 
     def on_prepared(self, log: str) -> None:
-        """Called before the first iteration."""
         sys.stdout.write(log)
 
     def on_prepare_error(self, log: str) -> None:
@@ -612,15 +597,12 @@ class Trainer(BaseTrainer):
         sys.stdout.write(log)
 
     def on_iteration(self, log: str, info: dict[str, Any]) -> None:
-        """Called after each iteration."""
         sys.stdout.write(log)
 
     def on_optimization_end(self, log: str) -> None:
-        """Called after the last iteration."""
         sys.stdout.write(log)
 
     def on_end(self, log: str) -> None:
-        """Called when the model is ready."""
         sys.stdout.write(log)
 
 

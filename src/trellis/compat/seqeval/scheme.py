@@ -132,11 +132,9 @@ class Entity(NamedTuple):
     tag: str
 
     def __repr__(self) -> str:
-        """Sentence, type, start and end."""
         return f"({self.sent_id}, {self.tag}, {self.start}, {self.end})"
 
     def to_tuple(self) -> tuple[int | None, str, int, int]:
-        """Sentence, type, start and end."""
         return self.sent_id, self.tag, self.start, self.end
 
 
@@ -163,7 +161,6 @@ class Entities:
 
     @property
     def unique_tags(self) -> set[str]:
-        """The types that occur."""
         return {entity.tag for entity in chain.from_iterable(self.entities)}
 
 

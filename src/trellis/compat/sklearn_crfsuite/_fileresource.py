@@ -30,7 +30,6 @@ class FileResource:
         return self.name
 
     def cleanup(self) -> None:
-        """Remove the temporary file."""
         if self.auto and not self.keep_tempfiles and self.name is not None:
             _remove(self.name)
             self.name = None

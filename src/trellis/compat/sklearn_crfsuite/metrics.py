@@ -44,31 +44,26 @@ def flat_accuracy_score(y_true: Any, y_pred: Any) -> Any:
 
 @_flattens_y
 def flat_precision_score(y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
-    """Precision of items."""
     return _sklearn().precision_score(y_true, y_pred, **kwargs)
 
 
 @_flattens_y
 def flat_recall_score(y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
-    """Recall of items."""
     return _sklearn().recall_score(y_true, y_pred, **kwargs)
 
 
 @_flattens_y
 def flat_f1_score(y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
-    """F1 of items."""
     return _sklearn().f1_score(y_true, y_pred, **kwargs)
 
 
 @_flattens_y
 def flat_fbeta_score(y_true: Any, y_pred: Any, beta: float, **kwargs: Any) -> Any:
-    """F-beta of items."""
     return _sklearn().fbeta_score(y_true, y_pred, beta=beta, **kwargs)
 
 
 @_flattens_y
 def flat_classification_report(y_true: Any, y_pred: Any, labels: Any = None, **kwargs: Any) -> Any:
-    """Text report for items."""
     return _sklearn().classification_report(y_true, y_pred, labels=labels, **kwargs)
 
 

@@ -303,7 +303,7 @@ class _Component(StoredTagger, ABC):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the component writes, by the names of the model; before training, the labels that were announced."""
+        """The labels that the component writes; before training, those that were announced."""
         return tuple(self._announced) if self._tagger is None else self._labels_of(self._tagger)
 
     def _labels_of(self, tagger: Tagger[Any]) -> tuple[str, ...]:
@@ -352,7 +352,6 @@ class _Component(StoredTagger, ABC):
         """Tag the documents, and write what was found to them."""
 
     def _number(self, label: str) -> int:
-        """A label as spaCy's number."""
         return int(self.vocab.strings.add(label))
 
 
@@ -366,7 +365,6 @@ class EntityComponent(_Component):
         self.spans_key, self.overwrite = spans_key, overwrite
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
-        """Precision, recall and F1 of entities."""
         return _spacy().scorer.get_ner_prf(examples)  # type: ignore[no-any-return]
 
     def _check(self, tagger: Tagger[Any]) -> None:
@@ -432,7 +430,6 @@ class TagComponent(_Component):
         self.attribute = attribute
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
-        """The share of tokens with the right tag."""
         scorer = _spacy().scorer.Scorer
         return scorer.score_token_attr(examples, self._attribute(), **settings)  # type: ignore[no-any-return]
 
@@ -470,7 +467,6 @@ class WordComponent(_Component):
     """``trellis_segmenter``: tokens merged to the words that a segmenter finds, where their borders agree."""
 
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
-        """Precision, recall and F1 of words."""
         return _spacy().scorer.Scorer.score_tokenization(examples, **settings)  # type: ignore[no-any-return]
 
     def _tagged_sentence(self, span: Any) -> Sentence | None:

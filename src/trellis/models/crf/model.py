@@ -168,7 +168,6 @@ class CRFConfig:
     tokenizer: str | None = setting(None, TOKENIZER)
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         check(self, _RULES)
 
 
@@ -230,7 +229,7 @@ class AttributeWeights:
         return dict(zip(self.labels[pairs].tolist(), self.weights[pairs].tolist(), strict=True))
 
     def single(self) -> Self:
-        """The same weights rounded to single precision, as files hold them in half the space."""
+        """These weights rounded to single precision, in which files take half the space."""
         return replace(self, weights=self.weights.astype(np.float32).astype(np.float64))
 
     def pruned(self, share: float = 0.0) -> Self:
@@ -431,7 +430,6 @@ class FeatureTable(Report):
     features: tuple[WeightedFeature, ...]
 
     def grid(self) -> Grid:
-        """One row per feature."""
         rows = tuple((f.words, f.labels, f"{f.weight:+.4f}") for f in self.features)
         return Grid("Features", ("feature", "label", "weight"), rows)
 
@@ -563,7 +561,6 @@ class CRF(Tagger[CRFConfig]):
         return corpus
 
     def _earlier(self, options: FitOptions) -> Earlier | None:
-        """The model that learning starts from, if it continues one."""
         if self._goes_on(options):
             return Earlier(self.parameters_, self.states_)
         self._cached = None  # made for other settings
@@ -666,7 +663,7 @@ class CRF(Tagger[CRFConfig]):
         return FeatureTable(tuple(sorted(features, key=lambda f: -abs(f.weight))[:n]))
 
     def _words(self, feature: str) -> str:
-        """What a feature says, where templates made it."""
+        """A feature in plain words if templates made it, else its name."""
         extractor = self._extractor()
         return extractor.templates.words(feature) if isinstance(extractor, TemplateExtractor) else feature
 

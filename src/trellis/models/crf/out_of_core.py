@@ -290,7 +290,14 @@ class CompiledCorpus:
         """Compile a block; a later sentence of the corpus has a higher `place`."""
         compiled = self.extractor.compile(inputs, self.index, grow=True)
         check_tokens(compiled.offsets, data)
-        self._note_uses(compiled, place)
+        groups, sentences = (array[self._known :] for array in compiled.first_uses(len(self.index)))
+        sentences, old = sentences + place, len(self._uses.groups)
+        # An attribute that is known already may have an earlier use: in a group of templates that comes first.
+        earlier = np.flatnonzero((groups[:old] >= 0) & (groups[:old] < self._uses.groups))
+        for uses, new in zip(self._uses, (groups, sentences), strict=True):
+            uses[earlier] = new[earlier]
+        pairs = zip(self._uses, (groups, sentences), strict=True)
+        self._uses = FirstUses(*(np.concatenate([uses, new[old:]]) for uses, new in pairs))
         self._facts = LabelFacts.merged([self._facts, data.facts()])
         self._sentences += SentenceSum.of(data, hashed=self._fingerprinted)
         arrays: Arrays = dict(zip(_FEATURES, compiled.arrays(), strict=True))
@@ -305,19 +312,6 @@ class CompiledCorpus:
         if weights is not None:
             arrays["sentence_weights"] = weights
         self._blocks.append((data.first, self._scratch.append(arrays)))
-
-    def _note_uses(self, compiled: Compiled, first: int) -> None:
-        """An attribute that is known already may have an earlier use: in a group of templates that comes first."""
-        groups, sentences = (array[self._known :] for array in compiled.first_uses(len(self.index)))
-        sentences = sentences + first
-        old = len(self._uses.groups)
-        earlier = np.flatnonzero((groups[:old] >= 0) & (groups[:old] < self._uses.groups))
-        for uses, new in zip(self._uses, (groups, sentences), strict=True):
-            uses[earlier] = new[earlier]
-        self._uses = FirstUses(
-            np.concatenate([self._uses.groups, groups[old:]]),
-            np.concatenate([self._uses.sentences, sentences[old:]]),
-        )
 
     def tag_set(self, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
         """The labels to learn; bad ones are an error that names the first of them."""

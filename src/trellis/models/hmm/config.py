@@ -56,7 +56,6 @@ class HMMConfig:
     tokenizer: str | None = setting(None, TOKENIZER)
 
     def __post_init__(self) -> None:
-        """Refuse impossible values."""
         check(self, _RULES)
 
 

@@ -390,21 +390,18 @@ class HMMObjective:
         old, flat = Probabilities.from_flat(weights, self.L), np.empty(len(weights))
         new = Probabilities.from_flat(flat, self.L)
         for part in PARTS:
-            self._maximise(part, getattr(old, part), getattr(statistics, part), getattr(new, part))
+            before, counts, out = (getattr(one, part) for one in (old, statistics, new))
+            if self._pseudo is not None:
+                counts = np.maximum(counts + getattr(self._pseudo, part), 0.0)
+            if part in self._fixed:
+                out[...] = before
+            elif part != "emissions":
+                out[...] = normalised(np.where(before > 0, counts, 0.0), before)
+            elif (sums := counts.sum(axis=0)).all():
+                np.divide(counts, sums, out=out)
+            else:
+                out[...] = normalised(counts.T, before.T).T
         return flat
-
-    def _maximise(self, part: Part, old: FloatArray, counts: FloatArray, out: FloatArray) -> None:
-        if part in self._fixed:
-            out[...] = old
-            return
-        if self._pseudo is not None:
-            counts = np.maximum(counts + getattr(self._pseudo, part), 0.0)
-        if part != "emissions":
-            out[...] = normalised(np.where(old > 0, counts, 0.0), old)
-        elif (sums := counts.sum(axis=0)).all():
-            np.divide(counts, sums, out=out)
-        else:
-            out[...] = normalised(counts.T, old.T).T
 
 
 def _joint(counts: Probabilities, p: Probabilities, *, structural_zeros: bool = False) -> float:

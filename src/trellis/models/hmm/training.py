@@ -22,7 +22,7 @@ from trellis.errors import DataError, ModelError, shown
 from trellis.models.data import Label, Labelled, check_held_out, check_sized, dev_scores, name_of, tokens_of
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.estimation import PARTS, Estimation, Forms, Histories, HMMObjective, Triples, count_labelled
-from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions, logs
+from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions, log_score, logs
 from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions
 from trellis.ragged import check_lengths, split
@@ -222,8 +222,13 @@ class _Task:
     def count(self) -> tuple[LearnedHMM, History]:
         """Relative frequencies, smoothed; the history is one step."""
         begin = time.perf_counter()
-        learned = self._model(self.labelled)
-        loss = _loss_of_counts(learned)
+        learned, loss = self._model(self.labelled), 0.0  # the negative log-likelihood of the labelled sentences
+        for part in PARTS:
+            if part == "transitions" and learned.histories is not None and self.triples is not None:
+                loss -= learned.histories.log_likelihood(self.triples, learned.parameters.transitions)
+            else:
+                counts: FloatArray = getattr(self.labelled, part)
+                loss -= log_score(counts, getattr(learned.parameters, part)[: len(counts)])
         return learned, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
 
     def run_em(
@@ -308,19 +313,6 @@ class _Task:
         elif self.triples is not None:
             histories = Histories.learn(self.triples, parameters.transitions, self.estimation, self.settings.pairs)
         return LearnedHMM(self.index, parameters, self.labelled, forms, histories, self.triples)
-
-
-def _loss_of_counts(model: LearnedHMM) -> float:
-    """The negative log-likelihood of the labelled sentences under the model."""
-    total, counts, p = 0.0, model.labelled, model.parameters
-    for part in PARTS:
-        if part == "transitions" and model.histories is not None and model.triples is not None:
-            total -= model.histories.log_likelihood(model.triples, p.transitions)
-            continue
-        observed: FloatArray = getattr(counts, part)
-        seen = observed > 0
-        total -= float(observed[seen] @ logs(getattr(p, part)[: len(observed)][seen]))
-    return total
 
 
 def _validation(

@@ -79,7 +79,7 @@ class WordsAround:
     share: Float32Array
 
     def take(self, rows: IntArray) -> WordsAround:
-        """The words around some of the tokens."""
+        """The words around the tokens with these numbers only."""
         sizes = self.offsets[rows + 1] - self.offsets[rows]
         found = ranges(self.offsets[rows], sizes)
         return WordsAround(offsets_of(sizes), self.place[found], self.vector[found], self.share[found])
@@ -307,18 +307,14 @@ def learn_pairs(windows: Iterable[Sequence[Any]], min_freq: int, before: Vocabul
     """The pairs of neighbours that occur often enough in all windows, after those that were known before."""
     counts: Counter[str] = Counter()
     for inputs in windows:
-        counts.update(_count_pairs(inputs))
+        encoded = Vocabulary().encode(inputs)
         del inputs  # before the next window is read
+        codes, names = neighbours(encoded.kinds, encoded.lengths, encoded.words.distinct)
+        # To the right of every token, and to the left of the first ones.
+        starts = codes[encoded.offsets[:-1][encoded.lengths > 0], 0]
+        by_code = np.bincount(np.concatenate([codes[:, 1], starts]), minlength=len(names))
+        counts.update(dict(zip(names, by_code.tolist(), strict=True)))
     return Symbols.learn(counts, min_freq, None if before is None else before.pairs)
-
-
-def _count_pairs(inputs: Sequence[Any]) -> dict[str, int]:
-    encoded = Vocabulary().encode(inputs)
-    codes, names = neighbours(encoded.kinds, encoded.lengths, encoded.words.distinct)
-    counts = np.bincount(codes[:, 1], minlength=len(names))  # all but those at the left edge
-    starts = codes[encoded.offsets[:-1][encoded.lengths > 0], 0]
-    counts += np.bincount(starts, minlength=len(names))
-    return dict(zip(names, counts.tolist(), strict=True))
 
 
 def count_words(windows: Iterable[Sequence[Any]], vocabulary: Vocabulary) -> IntArray:

@@ -46,7 +46,7 @@ class Examples(Protocol):
 
 
 class TrainingTask(Protocol):
-    """What is learned, and from what. The loop puts `module` on its device; all methods compute there."""
+    """A module, its examples and how it is scored. The loop puts `module` on its device; all methods compute there."""
 
     @property
     def module(self) -> nn.Module:

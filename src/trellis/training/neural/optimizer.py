@@ -208,7 +208,7 @@ class Schedule:
         self._best: float | None = None
 
     def factor(self, step: int) -> float:
-        """What the peak is multiplied by at this step, counted from 0."""
+        """The rate of this step, counted from 0, as a share of the peak."""
         kind = self._settings.schedule
         if step < self.warmup:
             return (step + 1) / self.warmup
@@ -287,7 +287,7 @@ class NativeAdam:
         _native.adam_step(self._doubles, torch.get_num_threads(), addresses, counts, table)
 
     def _state(self, parameter: nn.Parameter) -> dict[str, Tensor]:
-        """What torch's optimizer remembers of a parameter, zeros at first."""
+        """The state of a parameter in torch's optimizer, zeros at first."""
         state: dict[str, Tensor] = self._optimizer.state[parameter]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)
@@ -388,7 +388,10 @@ class Stepper:
         if self._native is not None:
             loss, norm = total.item(), self._native.gradient_length(gradients)
         else:
-            loss, norm = torch.stack((total, _norm(gradients, total))).tolist()
+            length = torch.zeros_like(total)
+            if gradients:
+                length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).to(total)
+            loss, norm = torch.stack((total, length)).tolist()
         norm *= scale
         # In half precision the scaler skips steps whose gradient overflows, and continues with smaller numbers.
         mean = loss / max(items, 1)
@@ -433,10 +436,3 @@ class Stepper:
         else:
             self._machine.scaler.step(self.optimizer)
             self._machine.scaler.update()
-
-
-def _norm(gradients: list[Tensor], like: Tensor) -> Tensor:
-    if not gradients:
-        return torch.zeros_like(like)
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    return norm.to(like)
