@@ -147,20 +147,6 @@ def test_the_gradient_of_a_weighted_log_partition_is_the_weighted_marginals() ->
         scores.weighted_marginals(np.array([1.0, 2.0]))
 
 
-def test_segments_of_one_token_are_a_chain() -> None:
-    random = np.random.default_rng(1)
-    emissions, transitions, start, end = (random.normal(size=s) for s in ((9, 4), (4, 4), (4,), (4,)))
-    lengths = [5, 0, 4]
-    flat = chain.ChainScores(emissions, lengths, transitions, start, end)
-    scores = SegmentScores(emissions[:, None], lengths, transitions, start, end)
-    np.testing.assert_allclose(scores.log_partition(), flat.log_partition(), rtol=1e-12)
-    np.testing.assert_allclose(scores.entropy(), flat.entropy(), rtol=1e-9)
-    np.testing.assert_allclose(scores.marginals().segments[:, 0], flat.marginals().tokens, atol=1e-12)
-    np.testing.assert_allclose(scores.marginals().transitions, flat.marginals().transitions, atol=1e-12)
-    labels = np.concatenate([path[:, 2] for path in scores.viterbi().paths])
-    assert labels.tolist() == flat.viterbi().tags.tolist()
-
-
 def test_a_batch_gives_what_single_sequences_give_with_any_number_of_threads() -> None:
     scores = some([7, 0, 40, 1, 300] * 6, K=5, L=6)
     before = chain.get_num_threads()
@@ -194,12 +180,6 @@ def test_scores_before_the_sequence_are_ignored() -> None:
     other = SegmentScores(spoiled, scores.lengths, scores.transitions, scores.start, scores.end)
     assert other.log_partition().tolist() == scores.log_partition().tolist()
     assert np.array_equal(other.marginals().segments, scores.marginals().segments)
-
-
-@pytest.mark.parametrize("weights", [np.ones(3), np.ones(0), np.ones((1, 1))])
-def test_weights_are_those_of_the_sequences(weights: np.ndarray) -> None:
-    with pytest.raises(ShapeError, match=r"weights must be \(B,\) = \(1,\), got"):
-        SegmentScores(np.zeros((2, 2, 1)), [2], np.zeros((1, 1))).weighted_marginals(weights)
 
 
 def test_restricted_forbids_segments() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
@@ -96,16 +94,6 @@ def test_scores_of_paths_and_losses_are_those_of_the_arrays() -> None:
     with torch.no_grad():
         found, wanted = own.marginals(), own.numpy().marginals()
     assert torch.equal(found.segments, torch.from_numpy(wanted.segments))
-
-
-def test_a_batch_gives_what_single_sequences_give() -> None:
-    lengths = [5, 1, 0, 7, 3]
-    parts = some(lengths, K=4, L=3)
-    whole = scored(lengths, parts).log_partition()
-    bounds = np.cumsum([0, *lengths])
-    for b, (first, stop) in enumerate(pairwise(bounds)):
-        one = SegmentScores(parts[0][first:stop], [lengths[b]], *parts[1:])
-        assert one.log_partition().item() == whole[b].item()
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

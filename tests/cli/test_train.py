@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import resource
 import select
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from trellis import config, corpus
 from trellis.cli import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
-from trellis.tags import Scheme, convert_tags, detect
+from trellis.tags import Scheme, convert_tags
 from trellis.training import LiveLine, Step, read_history
 from trellis.training.checkpoint import locked
 
@@ -86,38 +85,6 @@ def test_the_folder_holds_settings_history_and_record(here, shell):
     assert record["data"]["train"] == {"path": "train.conll", "format": "conll", "sentences": 6, "tokens": 32}
     assert record["figures"]["dev"].keys() == {"precision", "recall", "F1"}
     assert (record["iterations"], record["reason"]) == (3, "max_iterations")
-
-
-def test_the_scheme_is_detected_once_and_only_checked_after_that(here, shell, monkeypatch):
-    asked = []
-
-    def counted(*arguments, scheme=None, **options):
-        asked.append(scheme)
-        return detect(*arguments, scheme=scheme, **options)
-
-    for place in ("trellis.cli.tasks", "trellis.cli.train", "trellis.models.data", "trellis.tags.tagset"):
-        monkeypatch.setattr(f"{place}.detect", counted)
-    assert shell(*TRAIN, "--dev", "dev.conll").code == 0
-    assert asked.count(None) == 1
-
-
-def test_the_settings_in_the_folder_train_the_same_model(here, shell):
-    shell(*TRAIN, "--set", "algorithm=sgd")
-    before = Path("model/model.safetensors").read_bytes()
-    done = shell(*TRAIN, "--config", "model/config.toml")
-    assert (done.code, Path("model/model.safetensors").read_bytes()) == (0, before)
-
-
-def test_a_folder_loads_as_its_file_does(here, shell):
-    shell(*TRAIN)
-    by_folder, by_file = trellis.load("model"), trellis.load("model/model.safetensors")
-    assert isinstance(by_folder, CRF)
-    assert by_folder.predict([["Anna", "slept"]]) == by_file.predict([["Anna", "slept"]])
-    Path("empty").mkdir()
-    with pytest.raises(
-        trellis.errors.StoreError, match=r"^the folder empty holds no model: expected model\.safetensors"
-    ):
-        trellis.load("empty")
 
 
 def test_segmentation_learns_characters_and_scores_words(here, shell):
@@ -319,18 +286,6 @@ def _process(*arguments, **options):
         text=True,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
-
-
-def test_a_full_disk_leaves_no_half_model(here):
-    def small_files_only():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-
-    process = _process(*TRAIN, preexec_fn=small_files_only)
-    _, err = process.communicate(timeout=600)
-    assert process.returncode == 1
-    assert "trellis: model/model.safetensors cannot be written: " in err
-    assert "Traceback" not in err
-    assert not Path("model").exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

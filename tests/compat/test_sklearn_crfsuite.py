@@ -231,11 +231,3 @@ def test_metrics_are_the_originals():
     assert report == original_metrics.flat_classification_report(y, p, zero_division=0.0)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = scorers.nothing
-
-
-def test_parameters_follow_scikit_learns_conventions():
-    model = CRF(c1=0.5)
-    assert model.set_params(c2=0.1) is model
-    assert repr(model) == "CRF(c1=0.5, c2=0.1)"
-    with pytest.raises(ValueError, match="Invalid parameter 'c3'"):
-        model.set_params(c3=1)

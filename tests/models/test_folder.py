@@ -251,17 +251,6 @@ class TestResuming:
         with pytest.raises(ModelError, match=r"a finished training: there is nothing to resume.*--warm-start"):
             neural()[0].fit(None, folder=tmp_path, resume=True)
 
-    def test_unless_its_checkpoints_were_kept(self, tmp_path):
-        constant = {"schedule": "constant", "warmup": 0.0, "batch_size": 2}
-        whole, _ = neural(training={**constant, "epochs": 5})
-        whole.fit(TRAIN, folder=tmp_path / "whole")
-        neural(training={**constant, "epochs": 3, "keep_when_finished": True})[0].fit(TRAIN, folder=tmp_path / "more")
-        assert sorted(os.listdir(tmp_path / "more")) == ["checkpoints", *WHOLE]
-        more, _ = neural(training={**constant, "epochs": 5})
-        more.fit(TRAIN, folder=tmp_path / "more", resume=True)
-        np.testing.assert_array_equal(more.marginals(TRAIN[:1])[0], whole.marginals(TRAIN[:1])[0])
-        assert sorted(os.listdir(tmp_path / "more")) == WHOLE
-
     def test_another_setting_is_named_as_it_is_written(self, tmp_path):
         self.killed(tmp_path)
         changed, _ = neural(encoder={**TINY["encoder"], "dropout": 0.5})
@@ -313,20 +302,6 @@ class TestResuming:
             start.fit(TRAIN, folder=tmp_path, warm_start=True, progress=killed_at(1))
         with pytest.raises(ModelError, match=r"the weights of the model to start from differ .* now none"):
             neural()[0].fit(TRAIN, folder=tmp_path, resume=True)
-
-    def test_families_without_checkpoints_just_start_again(self, tmp_path):
-        for make in (crf, hmm):
-            model, data = make()
-            model.fit(*data, folder=tmp_path / f"whole {make.__name__}")
-            killed = tmp_path / make.__name__
-            (killed / "checkpoints").mkdir(parents=True)
-            state = {"state": "begun", "model": make.__name__, "started": "now"}
-            (killed / "checkpoints" / "state.json").write_text(json.dumps(state))
-            (killed / ".model.safetensors.0a1b2c3d.partial").write_bytes(b"half")
-            model, data = make()
-            model.fit(*data, folder=killed)
-            assert self.bytes_of(killed) == self.bytes_of(tmp_path / f"whole {make.__name__}")
-            assert sorted(os.listdir(killed)) == WHOLE
 
 
 class TestLoading:

@@ -1,10 +1,6 @@
 """Neural taggers: the recipe of the textbook, what they know of words, labels in part, long input, resuming."""
 
 import dataclasses
-import json
-import signal
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -403,46 +399,6 @@ class TestUnsetSettings:
         nothing = {"words": {"size": 0}, "characters": {"kind": "none"}}
         with pytest.raises(ConfigError, match="the encoder has no part"):
             NeuralTagger(encoder=nothing).fit(TRAIN)
-
-
-VICTIM = """
-import os, signal, sys, torch
-torch.set_num_threads(1)
-from tests.models.contract import TRAIN
-from trellis.models import NeuralTagger
-from trellis.training.checkpoint import Checkpoints
-save, lives = Checkpoints.save, int(sys.argv[4])  # checkpoints that it lives to write, where that is not 0
-def save_and_die(*arguments):
-    global lives
-    save(*arguments)
-    lives -= 1
-    if lives == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-Checkpoints.save = save_and_die
-settings = __import__("json").loads(sys.argv[1])
-NeuralTagger(**settings).fit(TRAIN * 4, dev=TRAIN, folder=sys.argv[2], resume=True).save(sys.argv[3])
-"""
-
-
-RESUMED = {
-    "encoder": {"words": {"size": 8}, "characters": {"size": 4, "output": 4}, "hidden": 8},
-    "training": {"epochs": 12, "batch_size": 2, "checkpoint_every": 3},
-}
-
-
-class TestResuming:
-    def run(self, folder, out, lives=0):
-        command = [sys.executable, "-c", VICTIM, json.dumps(RESUMED), str(folder), str(out), str(lives)]
-        return subprocess.run(command, check=False).returncode
-
-    def test_a_killed_training_goes_on_to_the_very_same_model(self, tmp_path):
-        whole, out = tmp_path / "whole", tmp_path / "m"
-        assert self.run(tmp_path / "one", whole) == 0
-        for lives in (1, 3, 2):
-            assert self.run(tmp_path / "two", out, lives) == -signal.SIGKILL
-        assert not out.exists()
-        assert self.run(tmp_path / "two", out) == 0
-        assert out.read_bytes() == whole.read_bytes()
 
 
 def test_one_sentence_stays_on_the_calling_thread():

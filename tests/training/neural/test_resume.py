@@ -18,7 +18,7 @@ from tests.training.neural import victim
 from tests.training.neural.toys import Labels, Linear, train_in
 from trellis import files, store
 from trellis.config import to_dict
-from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
+from trellis.errors import ModelError, NewerFormatError, StoreError
 from trellis.training.checkpoint import Checkpoints
 from trellis.training.neural import CheckpointWarning, TrainingSettings, train
 from trellis.training.neural.epochs import to_arrays, to_tensors
@@ -204,12 +204,6 @@ class TestChanges:
             train_in(tmp_path / "killed", task, longer, resume=True)
         assert resumed(tmp_path / "killed", longer) == whole
 
-    def test_fewer_epochs_than_are_done_cannot_be(self, tmp_path):
-        train_in(tmp_path, Labels(), TrainingSettings(epochs=3))
-        with pytest.raises(ConfigError, match=r"^cannot resume with training\.epochs = 2: 3 epochs are done$"):
-            resumed(tmp_path, TrainingSettings(epochs=2))
-        resumed(tmp_path, TrainingSettings(epochs=3))
-
     def test_a_lowered_learning_rate_stays_lowered(self, tmp_path):
         settings = {"schedule": "plateau", "plateau_patience": 1, "warmup": 0.0}
         rates = []
@@ -232,23 +226,6 @@ class TestChanges:
 
 
 class TestFolder:
-    def test_a_retraining_killed_in_its_first_epoch_is_not_thrown_away(self, uninterrupted, tmp_path):
-        """Where an older training came to its end, whose history.json is still there."""
-        resumed(tmp_path)
-        with pytest.raises(OSError, match="killed"):
-            train_in(tmp_path, fails_at(5), SETTINGS)
-        assert (tmp_path / "checkpoint-00000002.safetensors").exists()
-        with pytest.raises(ModelError, match="did not end"):
-            train_in(tmp_path, Labels(), SETTINGS)
-        assert resumed(tmp_path) == uninterrupted
-
-    def test_killed_before_the_first_checkpoint_starts_again(self, uninterrupted, tmp_path):
-        with pytest.raises(OSError, match="killed"):
-            train_in(tmp_path, fails_at(1), SETTINGS)
-        task = Labels()
-        history = train_in(tmp_path, task, SETTINGS)
-        assert (weights(task), untimed(history)) == uninterrupted
-
     @pytest.mark.parametrize("keep", [1, 3])
     def test_only_the_newest_checkpoints_stay(self, keep, tmp_path):
         train_in(tmp_path, Labels(), TrainingSettings(**{**to_dict(SETTINGS), "keep": keep, "epochs": 5}))
