@@ -432,14 +432,6 @@ class LatticeView(Pictured, Report):
         return table
 
     def _repr_html_(self) -> str:
-        """A table with darker cells for more probable labels; the best path is marked."""
-        frames = {_BEST: "2px solid #2a2", _NEXT: "2px dashed #c80", " ": "1px solid transparent"}
-        rows = [["<tr><th></th>", *(f"<th>{escape(token)}</th>" for token in self.tokens), "</tr>"]]
-        for j in self.shown():
-            cells = (
-                f'<td style="background:rgba(70,130,220,{p:.2f});border:{frames[self.mark(t, j)]}">{p:.3f}</td>'
-                for t, p in enumerate(row[j] for row in self.probabilities)
-            )
-            rows.append([f"<tr><th>{escape(self.labels[j])}</th>", *cells, "</tr>"])
+        """The probabilities as a heat map and as a table, and the most probable paths."""
         paths = "".join(f"<li>{path.probability:.4f} {escape(' '.join(path.tags))}</li>" for path in self.paths)
-        return f"<table>{''.join(cell for row in rows for cell in row)}</table><ol>{paths}</ol>"
+        return f"{svg(self.pictures())}{super()._repr_html_()}<ol>{paths}</ol>"
