@@ -153,22 +153,14 @@ class Labelled:
 
     def strings(self) -> list[list[str]]:
         """The labels, if all are fully known."""
-        self._require_known()
+        if self.partial:
+            raise DataError("a label is only partly known: expected one label per token")
         return [[str(label) for label in sequence] for sequence in self.labels]
-
-    def distinct(self) -> list[str]:
-        """The labels in the order in which they first occur, if all are fully known."""
-        self._require_known()
-        return list(dict.fromkeys(map(str, self._numbered.names)))
 
     @cached
     def _numbered(self) -> NumberedLabels:
         """The labels that are fully known, as numbers."""
         return NumberedLabels(self.fragments())
-
-    def _require_known(self) -> None:
-        if self.partial:
-            raise DataError("a label is only partly known: expected one label per token")
 
     def fragments(self) -> Iterator[Sequence[str]]:
         """The longest stretches of fully known labels."""
