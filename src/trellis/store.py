@@ -104,9 +104,9 @@ class Stored:
             self._check_range(name, array, low, high)
         return array
 
-    def ends(self, name: str, dtype: npt.DTypeLike, total: int, count: int | None = None) -> AnyArray:
+    def ends(self, name: str, dtype: npt.DTypeLike, total: int) -> AnyArray:
         """Where the parts of `total` items end: the ends never decrease, and the last one is `total`."""
-        ends = self.array(name, dtype, (count,), 0, total)
+        ends = self.array(name, dtype, (None,), 0, total)
         # No differences are taken: those of hostile numbers overflow.
         falls = np.flatnonzero(ends[1:] < ends[:-1])
         if len(falls):

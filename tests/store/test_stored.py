@@ -73,7 +73,7 @@ def test_what_lies_within_the_limits_passes():
 
 def test_ends_never_fall_and_reach_the_total():
     assert stored(e=np.array([0, 2, 2, 5])).ends("e", np.int64, 5).tolist() == [0, 2, 2, 5]
-    assert stored(e=np.empty(0, np.uint64)).ends("e", np.uint64, 0, 0).tolist() == []
+    assert stored(e=np.empty(0, np.uint64)).ends("e", np.uint64, 0).tolist() == []
 
 
 @pytest.mark.parametrize(

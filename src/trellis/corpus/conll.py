@@ -32,17 +32,16 @@ from trellis.corpus.sniff import (
     position_of,
     sample_lines,
 )
-from trellis.corpus.source import LineError, Source, refuse
+from trellis.corpus.source import Column, LineError, Source, column_index, refuse
 from trellis.errors import CorpusError, DataError, number_of, shown
 from trellis.text import Sentence
-
-Column = int | str
 
 _NO_MARKS = bytes(set(range(256)) - set(b"\t\n"))
 _COMMENT = re.compile(r"#(?:[ \t]|$)")
 _EDGES = re.compile(r"(?m)^\t|\t$")
 _SPACES = re.compile(r"[ \t]+")
 _BRAT = re.compile(r"T\d+\t\S+ \d+ \d+(?:;\d+ \d+)*\t")
+_INTERNED = 1 << 24  # characters of text
 _SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
 
 
@@ -195,8 +194,8 @@ def _find_layout(
         _refuse_other_tables(line, columns)
         if len(names) != width:
             raise LineError(f"expected the {len(names)} columns {', '.join(names)}, found {width}")
-        token = 0 if tokens is None else _index(tokens, names)
-        tag = None if tags is None else _index(tags, names)
+        token = 0 if tokens is None else column_index(tokens, names)
+        tag = None if tags is None else column_index(tags, names)
     except LineError as problem:
         raise CorpusError(str(problem), path=source.name, line=number, text=line) from None
     tag = None if tag == token else tag  # a file of one column has no tags
@@ -360,14 +359,6 @@ def _is_tabbed(line: str, head: str) -> bool:
     return all("\t" in one for one in data) or len({len(_SPACES.split(one.strip(" \t"))) for one in data}) > 1
 
 
-def _index(column: Column, names: list[str]) -> int:
-    if isinstance(column, str) and column in names:
-        return names.index(column)
-    if isinstance(column, int) and -len(names) <= column < len(names):
-        return column % len(names)
-    raise LineError(f"unknown column {column!r}, expected one of {', '.join(names)}")
-
-
 def _first_data(head: str, comment: str | None, separated: bool) -> tuple[int, str] | None:
     """The first line of data and its number; one that starts like a comment only where there is no other."""
     maybe = None
@@ -437,15 +428,14 @@ class Interned:
     What is kept is bounded by the text it came from: cells may be few and long.
     """
 
-    def __init__(self, largest: int = 1 << 24) -> None:
+    def __init__(self) -> None:
         self._cells: dict[str, str] = {}
-        self._largest = largest
         self._passed = 0
 
     def begin(self, text: str) -> None:
         """Say which text the next cells come from."""
         self._passed += len(text)
-        if self._passed > self._largest:
+        if self._passed > _INTERNED:
             self._cells, self._passed = {}, len(text)
 
     def __call__(self, cells: Sequence[str]) -> tuple[str, ...]:

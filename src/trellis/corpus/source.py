@@ -52,6 +52,8 @@ LONGEST = 1 << 26
 """Characters that a line, a record or a sentence may have."""
 SHOWN = 10
 """Changes that are listed one by one."""
+Column = int | str
+"""A column of a file, by its number or its name."""
 
 _BLOCK = 1 << 20
 _OPENING = 1 << 12
@@ -581,6 +583,15 @@ def refuse_illegal(sentence: Sentence, scheme: Scheme, style: Style = Style.PREF
 def names_of(fields: Iterable[object]) -> str:
     """The names of fields, the first ten of them where there are more."""
     return some_of([shown(field) for field in islice(fields, 11)], 10) or "none"
+
+
+def column_index(column: Column, names: Sequence[str]) -> int:
+    """The number of a column that is given by its number or its name."""
+    if isinstance(column, str) and column in names:
+        return list(names).index(column)
+    if isinstance(column, int) and -len(names) <= column < len(names):
+        return column % len(names)
+    raise LineError(f"unknown column {shown(column)}, expected one of {some_of([*map(shortened, names)], 10)}")
 
 
 def check_options(function: Callable[..., Any], options: dict[str, Any], doing: str) -> None:

@@ -34,12 +34,11 @@ from trellis.corpus.sniff import (
     position_of,
     usual_name,
 )
-from trellis.corpus.source import LineError, Source, names_of, refuse
+from trellis.corpus.source import Column, LineError, Source, column_index, names_of, refuse
 from trellis.errors import DataError, needed, number_of, shown
 from trellis.text import Sentence
 from trellis.untrusted import JSONSyntaxError, parse_json
 
-Column = int | str
 Row = tuple[int, Sequence[str]]
 """The number of its first line, and its cells."""
 
@@ -81,7 +80,7 @@ class Layout:
     ) -> Layout:
         """The layout of a table with these columns and first rows; a column that is missing is a `LineError`."""
         sentence, number = position_of(SENTENCE_NAMES, names), None
-        token = position_of(TOKEN_NAMES, names) if tokens is None else _index(tokens, names)
+        token = position_of(TOKEN_NAMES, names) if tokens is None else column_index(tokens, names)
         if token is None and sentence is not None:  # the sentence itself, maybe beside its number
             called = [i for i, name in enumerate(names) if usual_name(name) in SENTENCE_NAMES]
             cells = {i: [row[i] for row in sample if len(row) == len(names)] for i in called}
@@ -94,7 +93,7 @@ class Layout:
                 "name it with --tokens and that of the tags with --tags, or all columns with --columns, like --columns "
                 'token,tag (in Python tokens="...", tags="...", columns=[...])'
             )
-        tag = position_of(TAG_NAMES, names) if tags is None else _index(tags, names)
+        tag = position_of(TAG_NAMES, names) if tags is None else column_index(tags, names)
         if sentence == token:
             sentence = None
         if sentence is None:
@@ -248,14 +247,6 @@ def _spelled(tag: str, names: Sequence[str]) -> str:
     if not tag.isdecimal() or int(tag) >= len(names):
         raise LineError(f"expected ids 0 to {len(names) - 1} as tags, found {shown(tag)}")
     return names[int(tag)]
-
-
-def _index(column: Column, names: Sequence[str]) -> int:
-    if isinstance(column, str) and column in names:
-        return list(names).index(column)
-    if isinstance(column, int) and -len(names) <= column < len(names):
-        return column % len(names)
-    raise LineError(f"unknown column {shown(column)}, expected one of {names_of(names)}")
 
 
 def read(

@@ -388,6 +388,12 @@ def sum_by_label(values: AnyArray, state_labels: IntArray | None, L: int) -> Any
     return result
 
 
+def pairs_by_label(pairs: AnyArray, state_labels: IntArray | None, L: int) -> AnyArray:
+    """``(P, S, S)`` by state, such as the probabilities of two neighbours, as ``(P, L, L)`` by label."""
+    by_second = sum_by_label(pairs, state_labels, L)
+    return sum_by_label(by_second.swapaxes(1, 2), state_labels, L).swapaxes(1, 2)
+
+
 def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> FloatArray:
     """Log partition of each sequence over the paths that keep to ``allowed[N, S]``; minus infinity if there is none."""
     chosen = scores if allowed is None else scores.restricted(allowed)

@@ -14,7 +14,7 @@ import numpy as np
 from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label, inputs_of, segments
-from trellis.models.posterior import sum_by_label
+from trellis.models.posterior import pairs_by_label
 from trellis.server.problems import too_large
 from trellis.server.registry import ServedModel
 from trellis.server.schemas import TokenReason
@@ -149,15 +149,9 @@ def steps_of(posterior: Posterior) -> list[list[float]]:
     if tokens * states**2 > _STEPS:
         most = _STEPS // states**2
         raise too_large(f"the trellis has {tokens} tokens with {states} states each: expected at most {most} tokens")
-    pairs, state_labels, labels = (
-        posterior.scores.marginals(pairwise=True).pairwise,
-        posterior.state_labels,
-        posterior.tags,
-    )
-    assert pairs is not None
-    if state_labels is not None:
-        by_second = sum_by_label(pairs, state_labels, len(labels))
-        pairs = np.swapaxes(sum_by_label(np.swapaxes(by_second, 1, 2), state_labels, len(labels)), 1, 2)
+    by_state = posterior.scores.marginals(pairwise=True).pairwise
+    assert by_state is not None
+    pairs = pairs_by_label(by_state, posterior.state_labels, len(posterior.tags))
     return [[t, i, j, round(float(pairs[t, i, j]), 6)] for t, i, j in np.argwhere(pairs >= _SHOWN).tolist()]
 
 

@@ -69,7 +69,6 @@ class RequestError(TrellisError):
         code: one of `PROBLEMS`.
         message: what is wrong with this request.
         retry_after: seconds after which it may be sent again.
-        input: the number of the text, token list or line that is at fault.
         closes: whether the connection ends with the answer, because the body was not read to its end.
 
     """
@@ -80,12 +79,13 @@ class RequestError(TrellisError):
         message: str,
         *,
         retry_after: int | None = None,
-        input: int | None = None,
         closes: bool = False,
     ) -> None:
         super().__init__(message)
         self.code, self.status = code, PROBLEMS[code].status
-        self.retry_after, self.input, self.closes = retry_after, input, closes
+        self.retry_after, self.closes = retry_after, closes
+        self.input: int | None = None
+        """The number of the text, token list or line that is at fault."""
 
     def told(self) -> Error:
         """What the client gets."""

@@ -59,7 +59,7 @@ from trellis.models.hmm.probabilities import (
     sample_paths,
 )
 from trellis.models.hmm.training import LearnedHMM, Symbol, check_order, encode, index_symbols, learn
-from trellis.models.posterior import log_mass, sum_by_label, to_labels
+from trellis.models.posterior import log_mass, pairs_by_label, sum_by_label, to_labels
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.results import Grid, Report
 from trellis.store import Stored
@@ -321,9 +321,7 @@ class HMM(Tagger[HMMConfig]):
             marginals = posterior.scores.marginals(pairwise=True)
         assert marginals.pairwise is not None
         finer, L = self._state_labels(), len(self.labels_)
-        second = sum_by_label(marginals.pairwise, finer, L)  # (T - 1, S, L)
-        xi = sum_by_label(second.swapaxes(1, 2), finer, L).swapaxes(1, 2)
-        return Posteriors(sum_by_label(marginals.tokens, finer, L), xi)
+        return Posteriors(sum_by_label(marginals.tokens, finer, L), pairs_by_label(marginals.pairwise, finer, L))
 
     def predict_posterior(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable state of each token by itself; `predict` gives the most probable whole sequence.
