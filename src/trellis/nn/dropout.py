@@ -67,10 +67,18 @@ class TokenDropout(_Dropout):
 class WordDropout(_Dropout):
     """Replaces ids of words by that of the unknown word, so that its vector is trained; padding stays padding."""
 
+    rates: Tensor | None = None
+    """``(count,)``: the rate of each word; None if all have the same."""
+
+    @property
+    def active(self) -> bool:
+        return self.training and (self.p > 0.0 or self.rates is not None)
+
     def forward(self, ids: Tensor) -> Tensor:
         if not self.active:
             return ids
-        dropped = torch.rand(ids.shape, device=ids.device) < self.p
+        rates = self.p if self.rates is None else self.rates.to(ids.device)[ids]
+        dropped = torch.rand(ids.shape, device=ids.device) < rates
         return ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)
 
 

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from trellis.arrays import BoolArray, Float32Array, IntArray
+from trellis.arrays import BoolArray, Float32Array, FloatArray, IntArray
 from trellis.chain import torch as scoring
 from trellis.errors import ConfigError
 from trellis.nn.crf import CRF
@@ -248,6 +249,12 @@ class WordPart(Part):
         """Set the correction of words that have a vector in the file, ``(count,)`` true, to zero."""
         if self.learnt is not None:
             self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
+
+    def hide_rare_words(self, occurrences: FloatArray, rare: float) -> None:
+        """In training, treat a word that occurs n times as unknown with a probability of at least rare / (rare + n)."""
+        if self.learnt is not None:
+            rates = np.maximum(self.learnt.dropout.p, rare / (rare + occurrences))
+            self.learnt.dropout.rates = torch.from_numpy(rates).float()
 
     def forward(self, batch: Batch) -> Tensor:
         if self.learnt is None:

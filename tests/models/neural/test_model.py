@@ -220,6 +220,28 @@ class TestWords:
         (tmp_path / "v.txt").unlink()  # all that is needed is in the model
         assert models.load(tmp_path / "m").predict([["MILAN", "zebra"]]) == [["A", "B"]]
 
+    def test_with_vectors_rare_words_are_often_unknown_in_training(self, tmp_path):
+        (tmp_path / "v.txt").write_text("once 1 2\noften 1 2\n")
+        X, y = [["once", *["often"] * 27, "Often"]], [["A", "B"] * 14 + ["A"]]
+
+        def rates(**given):
+            words = {"vectors": str(tmp_path / "v.txt"), "size": None} | given
+            model = tiny(encoder={**TINY["encoder"], "words": words}).fit(X, y)
+            dropout = model.model_.network.encoder.parts["words"].learnt.dropout.train()
+            ids = torch.from_numpy(model.model_.vocabulary.words.ids(["once", "often"]))
+            return dropout.p if dropout.rates is None else dropout.rates[ids].tolist(), dropout, ids
+
+        assert rates(rare=0)[0] == 0
+        assert rates(vectors=None)[0] == 0.1
+        assert rates(vectors=None, rare=1.0)[0] == pytest.approx([0.5, 0.1])
+        assert rates(unknown=0.3)[0] == pytest.approx([0.75, 0.3])
+        assert rates(lower=True)[0] == pytest.approx([0.75, 3 / 31])
+        expected, dropout, ids = rates()
+        assert expected == pytest.approx([0.75, 0.1])
+        many = torch.cat([ids, torch.tensor([PADDING])]).repeat(4000, 1)
+        assert (dropout(many) == UNKNOWN).double().mean(0).tolist() == pytest.approx([0.75, 0.1, 0], abs=0.03)
+        assert dropout.eval()(ids) is ids
+
     def test_a_size_that_the_vectors_do_not_have_is_refused(self, tmp_path):
         (tmp_path / "v.txt").write_text("a 1 2\nb 1 2\n")
         encoder = {**TINY["encoder"], "words": {"vectors": str(tmp_path / "v.txt"), "size": 3}}

@@ -55,10 +55,18 @@ class WordSettings:
         "width of features of the words with vectors that begin, go on, end or stand at a token (SoftLexicon);\n"
         "0: none; default: 64 if there are vectors and all tokens are characters, else none",
     )
-    unknown: float = setting(0.1, "share of known words that training treats as unknown, to learn how to treat these")
+    unknown: float | None = setting(
+        None,
+        "share of known words that training treats as unknown, to learn how to treat these; default: 0.1, with vectors 0",
+    )
+    rare: float | None = setting(
+        None,
+        "a word that occurs n times is treated so with a probability of rare / (rare + n), or with `unknown` if that is\n"
+        "more; 0: with `unknown`; default: 0, with vectors 3",
+    )
 
     def __post_init__(self) -> None:
-        check(self, [_at_least(0, "size extra soft_lexicon"), _at_least(1, "min_freq"), _shares("unknown")])
+        check(self, [_at_least(0, "size extra soft_lexicon rare"), _at_least(1, "min_freq"), _shares("unknown")])
         if self.soft_lexicon and (self.vectors is None or self.size == 0):
             raise ConfigError(f"soft_lexicon = {self.soft_lexicon} needs vectors, a file of them, and a size above 0")
 
@@ -231,6 +239,8 @@ def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # n
                 encoder.words,
                 size=_given(encoder.words.size, size),
                 extra=_given(encoder.words.extra, extra),
+                unknown=_given(encoder.words.unknown, 0.0 if facts.vector_size else 0.1),
+                rare=_given(encoder.words.rare, 3.0 if facts.vector_size else 0.0),
                 soft_lexicon=_given(encoder.words.soft_lexicon, 64 if facts.paired and facts.vector_size else 0),
             ),
             characters=replace(

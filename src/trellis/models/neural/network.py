@@ -219,7 +219,7 @@ def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | Non
         return LexiconPart(words, PLACES, plan.output_size)
     if isinstance(plan, WordPlan):
         rows = FIRST if plan.learnt is None else plan.learnt.rows
-        learnt, unknown = plan.learnt is not None, settings.words.unknown
+        learnt, unknown = plan.learnt is not None, settings.words.unknown or 0.0
         return WordPart(rows, plan.output_size, vectors=vectors, learnt=learnt, unknown=unknown)
     if isinstance(plan, CharacterPlan):
         sizes, dropout = (*plan.characters, plan.output_size), settings.characters.dropout

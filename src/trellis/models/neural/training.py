@@ -8,6 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -32,6 +33,7 @@ from trellis.models.neural.vocabulary import (
 )
 from trellis.models.posterior import best_labels
 from trellis.models.tagger import FitOptions
+from trellis.nn.encoder import WordPart
 from trellis.symbols import Symbols
 from trellis.tags import StateMap
 from trellis.training import DevScores, History
@@ -62,6 +64,8 @@ class NeuralTraining:
         counted = TokenCounts.count(self._inputs(), columns)
         vocabulary = learn_vocabulary(counted, lower=words.lower, min_freq=words.min_freq, before=known)
         vocabulary, vectors, coverage = add_vectors(vocabulary, words, list(counted.tokens))
+        ids, counts = vocabulary.kinds([*counted.tokens]).word, [*counted.tokens.values()]
+        occurrences = np.bincount(ids, counts, len(vocabulary.words))
         del counted
         settings = self._resolved(vocabulary.has_only_characters, vectors)
         if settings.encoder.characters.kind == "none":
@@ -74,6 +78,9 @@ class NeuralTraining:
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
             network = build(settings, vocabulary, self.states, vectors, load_transformer(settings.encoder))
+            part = network.encoder.parts["words"] if "words" in network.parts else None
+            if settings.encoder.words.rare and isinstance(part, WordPart):
+                part.hide_rare_words(occurrences, settings.encoder.words.rare)
             if self.before is not None:
                 copy_weights(network, self.before.network)
             if options.folder is not None:
