@@ -29,6 +29,11 @@ def test_every_example_once_within_the_budget(lengths, size, tokens, epoch):
         assert len(batch) == 1 or len(batch) * lengths[batch].max() <= tokens
 
 
+@pytest.mark.parametrize(("sentences", "size"), [(5, 5), (100, 8), (512, 16), (1024, 32), (2000, 32)])
+def test_small_corpora_have_small_batches_by_default(sentences, size):
+    assert max(map(len, batches_of(np.full(sentences, 3), TrainingSettings(), 0))) == size
+
+
 def test_a_pure_function_of_seed_and_epoch():
     settings = TrainingSettings(seed=5)
     first = plain(batches_of(LENGTHS, settings, 0))

@@ -57,12 +57,13 @@ class WordSettings:
     )
     unknown: float | None = setting(
         None,
-        "share of known words that training treats as unknown, to learn how to treat these; default: 0.1, with vectors 0",
+        "share of known words that training treats as unknown, to learn how to treat these;\n"
+        "default: 0.1, with vectors 0",
     )
     rare: float | None = setting(
         None,
-        "a word that occurs n times is treated so with a probability of rare / (rare + n), or with `unknown` if that is\n"
-        "more; 0: with `unknown`; default: 0, with vectors 3",
+        "a word that occurs n times is treated so with a probability of rare / (rare + n), if that is more than\n"
+        "`unknown`; default: 0, with vectors 3",
     )
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ Gather = Callable[[Any], list[Any]]
 """Returns what each process passed to it, in the order of their ranks, in every process."""
 _JITTER = 0.1
 """Lengths are compared as if they were up to this much longer, so that batches differ between epochs."""
+_SMALLEST_BATCH, _LARGEST_BATCH = 8, 32  # by default: with large batches, a small corpus has too few steps
 
 
 class Examples(Protocol):
@@ -72,10 +73,11 @@ def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int, window
     """The batches of one window of an epoch (both numbered from 0), as indices; each example is in exactly one."""
     rng = np.random.default_rng([settings.seed, epoch, window])
     by_length = np.argsort(lengths * (1 + _JITTER * rng.random(len(lengths))) + rng.random(len(lengths)))
+    most = settings.batch_size or min(max(len(lengths) // _LARGEST_BATCH, _SMALLEST_BATCH), _LARGEST_BATCH)
     sizes, begin, batches = lengths[by_length], 0, []
     while begin < len(sizes):
         # As many as fit, `longest * examples <= batch_tokens`, and at least one.
-        candidates = sizes[begin : begin + settings.batch_size]
+        candidates = sizes[begin : begin + most]
         padded = np.maximum.accumulate(candidates) * np.arange(1, len(candidates) + 1)
         end = begin + max(1, int(np.searchsorted(padded, settings.batch_tokens, side="right")))
         batches.append(by_length[begin:end])

@@ -31,7 +31,9 @@ class TrainingSettings:
         "at most this many passes over the training sentences; default: 30, with a fine-tuned transformer 5, if all\n"
         "tokens are characters 10",
     )
-    batch_size: int = setting(32, "at most this many sentences in a batch")
+    batch_size: int | None = setting(
+        None, "at most this many sentences in a batch; default: a 32nd of the training sentences, but 8 to 32"
+    )
     batch_tokens: int = setting(
         4096,
         "at most this many tokens (transformer: subwords) in a batch, padding included; a longer sentence is a batch",
