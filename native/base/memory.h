@@ -22,12 +22,13 @@ class Block {
   explicit Block(int64_t count) {
     if (count <= 0) return;
     constexpr int64_t huge_page = int64_t(1) << 21;
-    const int64_t wanted = count * int64_t(sizeof(T)), step = wanted < 4 * huge_page ? 64 : huge_page;
+    const int64_t wanted = count * int64_t(sizeof(T)), step = wanted < huge_page ? 64 : huge_page;
     const size_t bytes = size_t(round_up(wanted, step));
     data_ = static_cast<T*>(allocate(size_t(step), bytes));
     if (!data_) throw std::bad_alloc();
 #if defined(__linux__)
-    if (step == huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // else there is a page fault every four kilobytes
+    // Else there is a page fault every four kilobytes; the last page, which may be nearly empty, stays in small ones.
+    if (step == huge_page) madvise(data_, size_t(wanted / huge_page * huge_page), MADV_HUGEPAGE);
 #endif
   }
   Block(int64_t count, T fill) : Block(count) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 
 namespace nb = nanobind;
@@ -22,17 +23,15 @@ namespace {
 // the same time.
 class TokenScorer {
  public:
-  TokenScorer(const AttributeIndex& attributes, const Pairs& pairs, const double* weights, const Folding& folding)
-      : folding_(folding.empty() ? nullptr : std::make_shared<const Folding>(folding)) {
+  template <typename R>
+  TokenScorer(const AttributeIndex& attributes, const Pairs& pairs, const R* weights, const Folding& folding) {
     if (!attributes.templates() || int64_t(attributes.keys().count) != pairs.attributes)
       throw nb::value_error("a scorer of tokens takes the attributes of templates, and weights for each");
     nb::gil_scoped_release release;
-    const std::vector<float> single(weights, weights + pairs.count());
-    if (std::equal(single.begin(), single.end(), weights)) {
-      single_ = std::make_shared<TemplateWeights<float>>(attributes, pairs, single.data());
-    } else {
-      double_ = std::make_shared<TemplateWeights<double>>(attributes, pairs, weights);
-    }
+    make_ = [weights = std::make_shared<const TemplateWeights<R>>(attributes, pairs, weights),
+             folding = folding.empty() ? nullptr : std::make_shared<const Folding>(folding)] {
+      return std::make_unique<ScorerIn<R>>(weights, folding);
+    };
   }
 
   // (emissions, offsets)
@@ -107,8 +106,7 @@ class TokenScorer {
       ++scorers_;
     }
     try {
-      if (single_) return std::make_unique<ScorerIn<float>>(single_, folding_);
-      return std::make_unique<ScorerIn<double>>(double_, folding_);
+      return make_();
     } catch (...) {
       --scorers_;
       throw;
@@ -124,24 +122,31 @@ class TokenScorer {
     }
   }
 
-  std::shared_ptr<const Folding> folding_;
-  std::shared_ptr<const TemplateWeights<float>> single_;  // if all weights are such numbers, else:
-  std::shared_ptr<const TemplateWeights<double>> double_;
+  std::function<std::unique_ptr<Scorer>()> make_;
   std::mutex mutex_;  // of what follows
   std::vector<std::unique_ptr<Scorer>> idle_;
   std::atomic<int> scorers_{0};
 };
 
+template <typename R>
+void make_scorer(TokenScorer* self, const AttributeIndex& attributes, const Flat<const int64_t>& ends,
+                 const Flat<const uint16_t>& labels, const Flat<const R>& weights, int64_t L, const Folding& folding) {
+  const Pairs pairs{ends.data(), labels.data(), int64_t(ends.size()), L};
+  new (self) TokenScorer(attributes, pairs, weights.data(), folding);
+}
+
+template <typename R>
+void bind_init(nb::class_<TokenScorer>& scorer) {
+  scorer.def("__init__", &make_scorer<R>, nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg());
+}
+
 }  // namespace
 
 void bind_token_scorer(nb::module_& m) {
-  nb::class_<TokenScorer>(m, "TokenScorer")
-      .def("__init__", [](TokenScorer* self, const AttributeIndex& attributes, const Flat<const int64_t>& ends,
-                          const Flat<const uint16_t>& labels, const Flat<const double>& weights, int64_t L,
-                          const Folding& folding) {
-        const Pairs pairs{ends.data(), labels.data(), int64_t(ends.size()), L};
-        new (self) TokenScorer(attributes, pairs, weights.data(), folding);
-      }, nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg())
+  nb::class_<TokenScorer> scorer(m, "TokenScorer");
+  bind_init<float>(scorer);
+  bind_init<double>(scorer);
+  scorer
       .def("score", &TokenScorer::score)
       .def("best", &TokenScorer::best)
       .def("forget", &TokenScorer::forget)

@@ -336,7 +336,7 @@ class TokenScorer:
         attributes: Attributes,
         ends: npt.NDArray[np.int64],
         labels: npt.NDArray[np.uint16],
-        weights: npt.NDArray[np.float64],
+        weights: npt.NDArray[np.float32] | npt.NDArray[np.float64],
         L: int,
         folding: Mapping[int, int],
         /,

@@ -110,7 +110,7 @@ def to_bytes(model: Any, labels: Sequence[str] | None = None) -> bytes:
             attributes["attributes.lengths"].astype(np.uint32),
             np.diff(p.ends, prepend=0).astype(np.uint32),
             rank[p.labels][order].astype(np.uint16),
-            p.weights[order],
+            p.weights[order].astype(np.float64, copy=False),
             places,
             weights.reshape(-1)[places],
         )

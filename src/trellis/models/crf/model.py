@@ -210,13 +210,13 @@ class AttributeWeights:
     index: AttributeIndex
     ends: IntArray  # [A] where the pairs of an attribute end
     labels: npt.NDArray[np.uint16]  # [pairs]
-    weights: FloatArray  # [pairs]
+    weights: FloatArray | npt.NDArray[np.float32]  # [pairs]
     width: int  # how many labels there are
 
     @cached
     def ready(self) -> _native.Weights:
         """The weights of pairs as scoring looks them up; made when first asked for."""
-        return _native.Weights(self.ends, self.labels, self.weights, self.width)
+        return _native.Weights(self.ends, self.labels, self.weights.astype(np.float64, copy=False), self.width)
 
     @property
     def owners(self) -> IntArray:
@@ -229,8 +229,8 @@ class AttributeWeights:
         return dict(zip(self.labels[pairs].tolist(), self.weights[pairs].tolist(), strict=True))
 
     def single(self) -> Self:
-        """These weights rounded to single precision, in which files take half the space."""
-        return replace(self, weights=self.weights.astype(np.float32).astype(np.float64))
+        """These weights rounded to single precision, in half the space."""
+        return replace(self, weights=self.weights.astype(np.float32))
 
     def pruned(self, share: float = 0.0) -> Self:
         """The weights without those below this share of the largest, and without attributes that lose all of theirs."""
@@ -397,13 +397,13 @@ def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
 
 def _stored_weights(
     stored: Stored, width: int, prefix: str, templates: _native.TemplateSet | None
-) -> tuple[AttributeIndex, IntArray, npt.NDArray[np.uint16], FloatArray, int]:
+) -> tuple[AttributeIndex, IntArray, npt.NDArray[np.uint16], FloatArray | npt.NDArray[np.float32], int]:
     """Read what `_arrays` wrote, as the fields of `AttributeWeights`; checked, since native code indexes by them."""
     index = AttributeIndex.from_stored(stored, prefix, templates)
     labels = stored.array(f"{prefix}pair_labels", (np.uint8, np.uint16), (None,), 0, width - 1)
     ends = stored.lengths(f"{prefix}pair_counts", len(labels), len(index))
     weights = stored.array(f"{prefix}pair_weights", (np.float64, np.float32), labels.shape)
-    return index, ends, labels.astype(np.uint16, copy=False), weights.astype(np.float64, copy=False), width
+    return index, ends, labels.astype(np.uint16, copy=False), weights, width
 
 
 @dataclass(frozen=True)
