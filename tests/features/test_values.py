@@ -47,11 +47,10 @@ class Model:
         labels = [number for n in counts for number in sorted(random.permutation(L)[:n].tolist())]
         self.labels = np.array(labels, dtype=np.uint16)
         weights = random.normal(size=len(self.labels))
-        self.weights = weights.astype(np.float32).astype(np.float64) if single else weights
-        arrays = self.ends, self.labels, self.weights
+        self.weights = weights.astype(np.float32) if single else weights
         self.L = L
-        self.scorer = _native.TokenScorer(self.index.native, *arrays, L, folding)
-        self.ready = _native.Weights(*arrays, L)
+        self.scorer = _native.TokenScorer(self.index.native, self.ends, self.labels, self.weights, L, folding)
+        self.ready = _native.Weights(self.ends, self.labels, self.weights.astype(np.float64), L)
 
     def quick(self, sentences):
         return self.extractor.score(sentences, self.scorer)[0]

@@ -113,9 +113,8 @@ def test_tagged_sentences_keep_what_they_had(model):
 def test_a_model_trained_in_single_precision_is_pruned_and_keeps_single_weights(tmp_path):
     whole, single = (CRF(features="ner", precision=one).fit(TRAIN) for one in ("double", "single"))
     assert (whole.settings_.prune, single.settings_.prune) == (0.0, 1e-3)
-    weights = single.parameters_.weights
-    np.testing.assert_array_equal(weights, weights.astype(np.float32))
     single.save(tmp_path / "model")
+    assert single.parameters_.weights.dtype == CRF.load(tmp_path / "model").parameters_.weights.dtype == np.float32
     assert store.load(tmp_path / "model").arrays["pair_weights"].dtype == np.float32
     np.testing.assert_array_equal(CRF.load(tmp_path / "model").marginals([TRAIN[0]]), single.marginals([TRAIN[0]]))
 
