@@ -186,6 +186,12 @@ def test_a_notebook_gets_one_output_that_changes(monkeypatch):
     assert len(outputs) == 1
     assert outputs[0]["text/plain"].startswith("iteration 3/4")
     assert '<progress value="3.00" max="4">' in outputs[0]["text/html"]
+    for progress, shown in ((None, 1), (False, 1), (True, 2)):
+        with reporting(progress) as told:
+            if told is not None:
+                told(replace(STEP, batch=2, batches=4, seconds=1.0))
+        assert len(outputs) == shown
+    assert outputs[1]["text/html"].startswith("<div>epoch 12  batch 2/4")
 
 
 def test_a_history_is_a_line():

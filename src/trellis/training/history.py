@@ -244,16 +244,16 @@ class LiveLine:
 
 
 class NotebookLine:
-    """Shows each step in place of the one before in the output of a notebook's cell."""
+    """Shows each step after the first `delay` seconds in place of the one before in the output of a notebook's cell."""
 
     every = 0.5
 
-    def __init__(self, display: Callable[..., Any]) -> None:
-        self._display = display
+    def __init__(self, display: Callable[..., Any], delay: float) -> None:
+        self._display, self._delay = display, delay
         self._handle: Any = None
 
     def __call__(self, step: Step) -> None:
-        if step.seconds < _PATIENCE:
+        if step.seconds < self._delay:
             return
         limit = step.iterations
         share = 0.0 if step.is_whole else (step.batch or 0) / (step.batches or 1) - 1
@@ -271,13 +271,13 @@ def reporting(progress: Progress | bool | None) -> Iterator[Progress | None]:
 
     A training of less than two seconds shows nothing by itself; True shows every training, False none.
     """
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell, delay = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), 0.0 if progress else _PATIENCE
     if callable(progress) or progress is False:
         yield progress or None
     elif getattr(shell, "kernel", None) is not None:
-        yield NotebookLine(sys.modules["IPython"].display.display)
+        yield NotebookLine(sys.modules["IPython"].display.display, delay)
     elif progress or sys.stderr.isatty():
-        with LiveLine(delay=0.0 if progress else _PATIENCE) as line:
+        with LiveLine(delay=delay) as line:
             yield line
     else:
         yield None
