@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from trellis.arrays import BoolArray, Float32Array, FloatArray, IntArray
+from trellis.arrays import BoolArray, Float32Array, IntArray
 from trellis.chain import torch as scoring
 from trellis.errors import ConfigError
 from trellis.nn.crf import CRF
@@ -250,7 +250,7 @@ class WordPart(Part):
         if self.learnt is not None:
             self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
 
-    def hide_rare_words(self, occurrences: FloatArray, rare: float) -> None:
+    def hide_rare_words(self, occurrences: IntArray, rare: float) -> None:
         """In training, treat a word that occurs n times as unknown with a probability of at least rare / (rare + n)."""
         if self.learnt is not None:
             rates = np.maximum(self.learnt.dropout.p, rare / (rare + occurrences))
