@@ -135,8 +135,18 @@ def test_every_result_is_drawn_in_both_ways(pictured, name, tmp_path):
         assert len(cells) == len(heat_map.rows) * len(heat_map.columns)
         drawn = axes[0].images[0].get_array()
         assert drawn.shape == (len(heat_map.rows), len(heat_map.columns), 3)
+        numbers = [text.text for text in root.iter(f"{SVG}text") if text.find(f"{SVG}title") is not None]
+        assert numbers == ([text.get_text() for text in axes[0].texts] if len(heat_map.columns) <= 12 else [])
     if name != "trellis":
         assert "<svg" in result._repr_html_()
+
+
+def test_the_legend_stands_behind_the_title(pictured):
+    root = ET.fromstring(svg(pictured["calibration"].pictures()))
+    title, first = (
+        next(text for text in root.iter(f"{SVG}text") if text.text == name) for name in ("share that is right", "model")
+    )
+    assert float(first.attrib["x"]) > float(title.attrib["x"]) + 7 * len(title.text)
 
 
 def test_colours_say_for_against_and_forbidden(pictured):

@@ -21,6 +21,7 @@ WIDTH, HEIGHT, MARGIN = 360, 260, (44, 16, 34, 52)  # of a chart; margins: top, 
 _INK, _FAINT, _GRID = "#1f2933", "#7b8794", "#e4e7eb"
 _MOST_DOTS, _MOST_NUMBERS = 60, 12
 _CELL = 28
+_LONGEST_NUMBER = 5  # characters that fit into a cell
 _WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
 
 
@@ -149,7 +150,7 @@ class Chart(Picture):
             if len(drawn) <= _MOST_DOTS:
                 parts += [f'<circle cx="{x}" cy="{y}" r="2" fill="{colour}"/>' for x, y in drawn]
         for i, curve in enumerate(reversed(self.curves)) if len(self.curves) > 1 else ():  # the legend
-            x = left + 90 + 72 * i
+            x = left + max(90, 20 + 7 * len(self.title)) + 72 * i
             parts.append(
                 f'<circle cx="{x}" cy="14" r="4" fill="{curve.colour}"/><text x="{x + 8}" y="18">{curve.name}</text>'
             )
@@ -223,12 +224,19 @@ class HeatMap(Picture):
         for i, row in enumerate(self.values):
             for j, value in enumerate(row):
                 number = f"{value:.{self.decimals}f}" if math.isfinite(value) else "forbidden"
-                about = escape(f"{self.rows[i]}, {self.columns[j]}: {number}")
+                about = f"<title>{escape(f'{self.rows[i]}, {self.columns[j]}: {number}')}</title>"
                 frame = ' stroke="#2a2" stroke-width="2"' if (i, j) in self.framed else ""
+                x, y = left + _CELL * j, top + _CELL * i
                 parts.append(
-                    f'<rect x="{left + _CELL * j}" y="{top + _CELL * i}" width="{_CELL - 2}" height="{_CELL - 2}" '
-                    f'fill="rgb({",".join(map(str, self.colour(value)))})"{frame}><title>{about}</title></rect>'
+                    f'<rect x="{x}" y="{y}" width="{_CELL - 2}" height="{_CELL - 2}" '
+                    f'fill="rgb({",".join(map(str, self.colour(value)))})"{frame}>{about}</rect>'
                 )
+                if len(self.columns) <= _MOST_NUMBERS and len(number) <= _LONGEST_NUMBER:
+                    ink = "white" if self.is_dark(value) else _INK
+                    parts.append(
+                        f'<text x="{x + 13}" y="{y + 17}" font-size="10" text-anchor="middle" fill="{ink}">'
+                        f"{number}{about}</text>"
+                    )
         return "\n".join(parts)
 
     def draw(self, axes: Any) -> None:

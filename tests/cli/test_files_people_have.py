@@ -113,6 +113,12 @@ def test_numbers_in_the_last_column_are_no_tags(here, shell):
     assert corpus.read("a.tsv", tags=2).sentences[0].tags[0] == "0"
 
 
+def test_tags_that_are_numbers_are_told(here, shell):
+    Path("a.csv").write_text("sentence,word,tag\n1,Ada,1\n1,slept,0\n2,Bob,1\n2,ate,0\n")
+    assert "the tags are numbers, to which --names O,B-PER,... gives names" in shell(*TRAIN, "a.csv").err
+    assert "numbers" not in shell(*TRAIN, "a.csv", "--names", "O,B-PER", "--overwrite").err
+
+
 def test_other_columns_of_numbers_divide_nothing(tmp_path):
     path = tmp_path / "a.conll"
     path.write_text("".join(f"w{i}\t{i % 2}\t{i * 7 % 31}\tO\n" for i in range(60)))

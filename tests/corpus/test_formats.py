@@ -67,6 +67,7 @@ def read(folder: Path, content: str, name: str = "file", **options: Any) -> Corp
         ("a", "", "conll"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*words of a segmentation")
 def test_the_format_is_told_from_name_and_content(tmp_path: Path, name: str, content: str, format: str) -> None:
     read_back = read(tmp_path, content, name)
     assert read_back.format == format

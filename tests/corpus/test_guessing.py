@@ -6,6 +6,7 @@ import gzip
 import io
 import pickle
 import sys
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from trellis import corpus
 from trellis.corpus.sniff import guess_content
-from trellis.errors import DataError
+from trellis.errors import DataError, DataWarning
 
 NO_MARK = "text in UTF-16 without a byte-order mark; pass --encoding utf-16"
 ROWS = [("Ada", "NNP", "B-PER"), ("wrote", "VBD", "O"), (".", ".", "O")]
@@ -192,4 +193,15 @@ def test_columns_separated_by_commas_are_refused_instead_of_taken_for_words(
 @pytest.mark.parametrize("content", ["Yes, he said.\nNo, she said.\nWell, they did.\n", "a b\tc\n", "1,000 2,000\n"])
 def test_commas_within_sentences_are_no_columns(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.txt").write_text(content)
-    assert corpus.read(tmp_path / "a.txt").format in ("segmented", "conll")
+    assert corpus.iterate(tmp_path / "a.txt").format in ("segmented", "conll")
+
+
+def test_lines_that_are_only_taken_for_a_segmentation_are_warned_of(tmp_path: Path) -> None:
+    text = "the first line\nand one more of them\n"
+    (tmp_path / "prose.txt").write_text(text)
+    with pytest.warns(DataWarning, match=r'prose\.txt: its lines are read as words .* format="segmented" says so'):
+        corpus.read(tmp_path / "prose.txt")
+    (tmp_path / "words.seg").write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(corpus.read(tmp_path / "prose.txt", format="segmented")) == len(corpus.read(tmp_path / "words.seg"))

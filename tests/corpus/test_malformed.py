@@ -346,6 +346,7 @@ def test_any_json_is_read_or_refused(tmp_path: Path, format: str | None, record:
         corpus.read(path, format=format)
 
 
+@pytest.mark.filterwarnings("ignore:.*words of a segmentation")
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     format=st.sampled_from([None, *corpus.FORMATS]),

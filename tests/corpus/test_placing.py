@@ -147,7 +147,7 @@ def test_items_of_three_parts_are_refused(tmp_path: Path, delimiter: str) -> Non
 def test_words_with_underlines_are_words(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.txt"
     path.write_text(text)
-    assert corpus.read(path).format == "segmented"
+    assert corpus.iterate(path).format == "segmented"
 
 
 @pytest.mark.parametrize("format", [None, "conll", "segmented"])
@@ -156,6 +156,12 @@ def test_lines_that_end_in_carriage_returns_are_refused(tmp_path: Path, format: 
     path.write_bytes(b"Ada\tB-PER\rleft\tO\r\rBo\tB-PER\r")
     with pytest.raises(DataError, match=r"a\.conll: expected text, found text whose lines end in CR \(\\r\) alone"):
         corpus.read(path, format=format)
+
+
+def test_names_of_columns_say_where_the_tokens_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.conll", 0, 2, counted=True)
+    sentence = corpus.read(path, columns=["number", "word", "ner"]).sentences[0]
+    assert (sentence.tokens[0], sentence.tags and sentence.tags[0]) == ("Ada", "B-PER")
 
 
 @pytest.mark.parametrize("options", [{"tags": 2}, {"tags": "ner", "columns": ["number", "token", "ner"]}])

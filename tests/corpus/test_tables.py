@@ -39,6 +39,8 @@ def read(folder: Path, content: str | bytes, name: str = "a.csv", **options: Any
         ("\ufeff句子,词,标签\n1,Ada,B-PER\n1,slept,O\n2,London,B-LOC\n", {}),
         ("no,word,ner\n1,Ada,B-PER\n,slept,O\n2,London,B-LOC\n", {"columns": ["sentence", "token", "tag"]}),
         ("1,Ada,B-PER\n1,slept,O\n2,London,B-LOC\n", {"columns": ["sentence", "token", "tag"]}),
+        ("a,Ada,B-PER\na,slept,O\nb,London,B-LOC\n", {"columns": ["sentence", "token", "tag"]}),
+        ("nr,form_x,klasse\n1,Ada,B-PER\n1,slept,O\n2,London,B-LOC\n", {"columns": ["sentence", "token", "tag"]}),
         ("x,y,sentence\nB-PER,Ada,1\nO,slept,1\nB-LOC,London,2\n", {"tokens": "y", "tags": "x"}),
         ("x,y,sentence\nB-PER,Ada,1\nO,slept,1\nB-LOC,London,2\n", {"tokens": 1, "tags": 0}),
         ("sentence,word,tag\n1,Ada,1\n1,slept,0\n2,London,2\n", {"names": ["O", "B-PER", "B-LOC"]}),
@@ -107,6 +109,19 @@ def test_what_a_table_lacks_is_named_with_its_line(tmp_path: Path, content: str,
         read(tmp_path, content)
 
 
+def test_plain_tags_below_a_header_of_other_names_are_told_from_it_by_the_numbers_of_sentences(tmp_path: Path) -> None:
+    content, columns = "nr,form_x,art\nS1,Ada,NNP\nS1,slept,VBD\n", ["sentence", "token", "pos"]
+    assert read(tmp_path, content, columns=columns) == [(("Ada", "slept"), ("NNP", "VBD"))]
+    assert len(read(tmp_path, content.replace("nr", "S0"), columns=columns)) == 2
+    assert read(tmp_path, "Ada,PER\nslept,O\nwell,O\n", columns=["token", "tag"])[0][0] == ("Ada", "slept", "well")
+
+
+def test_a_table_whose_sentences_nothing_divides_is_to_be_renamed() -> None:
+    rows = pandas.DataFrame({"nr": range(201), "word": ["a"] * 201, "tag": ["O"] * 201})
+    with pytest.raises(DataError, match="found 201 rows that nothing divides; rename the column that divides them to"):
+        list(from_rows(rows))
+
+
 def test_a_bad_row_costs_its_sentence_only(tmp_path: Path) -> None:
     content = "sentence,word,tag\n1,a,O\n1,b\n1,c,O\n2,d,O\n3,,O\n4,e,O\n"
     assert read(tmp_path, content, on_error="skip") == [(("d",), ("O",)), (("e",), ("O",))]
@@ -145,6 +160,7 @@ def test_a_table_is_learned_from_tagged_and_evaluated_like_sentences() -> None:
     ("data", "problem"),
     [
         ("train.csv", r"put it into a list; of a file, trellis\.corpus\.read\(path\)"),
+        (Path("train.csv"), r"Path: put it into a list; of a file, trellis\.corpus\.read\(path\)"),
         ({"tokens": [["a"]], "tags": [["O"]]}, r"found a mapping of 'tokens', 'tags'"),
         ([{"tokens": ["a"], "tags": ["O"]}], r"^sentence 0 is a dict .* trellis\.corpus\.from_rows"),
         ([[("Ada", "B-PER"), ("slept", "O")]], r"Sentence\(\*zip\(\*pairs\)\)"),

@@ -454,6 +454,9 @@ def test_chinese_words_and_the_chinese_interface(page: Page) -> None:
         page.locator("#model").select_option("seg")
     fill(page, "研究生命起源的研究生说。")
     assert page.locator(".span").count() >= 5
+    page.locator(".token").first.click()
+    page.keyboard.press("Escape")
+    expect(page.locator("#said")).to_have_text(re.compile(r"^\S+：词，概率 [01]\.\d{4}$"))
     shot(page, "chinese")
     page.reload()
     expect(page.locator("#result-title")).to_have_text("结果")

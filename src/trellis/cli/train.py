@@ -40,6 +40,7 @@ from trellis.cli.tasks import Setting, Task, headline, in_scheme, scores, traini
 from trellis.corpus import Corpus, OnBadTags, ReadReport, Shards, Stream, split_suffixes
 from trellis.corpus.annotation_tools import SPAN_FIELDS
 from trellis.corpus.rows import TABLES, is_table
+from trellis.corpus.sniff import LINES_OF_WORDS
 from trellis.corpus.source import is_brat_folder
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
 from trellis.metrics.prf import percent
@@ -332,6 +333,8 @@ class Data:
                 say.print(f"{role}: {number_of(about['sentences'], 'sentence')}, {number_of(about['tokens'], 'token')}")
         guessed = "" if task is not None else " (guessed from the tags)"
         say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
+        if known and all(map(str.isdecimal, known)):
+            say.print("train: the tags are numbers, to which --names O,B-PER,... gives names")
         return data
 
     def described(self, role: str) -> dict[str, Any]:
@@ -362,7 +365,7 @@ def _check_tagged(path: str, file: Corpus) -> None:
             f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it: give "
             f"{annotations} or its folder instead; if its words are those of a segmentation, give --task seg"
         )
-    if file.format == "segmented" and file.report.reason.startswith("it has lines of words"):  # only guessed
+    if file.format == "segmented" and file.report.reason == LINES_OF_WORDS:  # only guessed
         raise DataError(
             f"{path}: expected tags to learn, found lines of words; if these are the words of a segmentation with "
             "spaces between, give --task seg"

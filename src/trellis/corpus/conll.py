@@ -194,6 +194,8 @@ def _find_layout(
         _refuse_other_tables(line, columns)
         if len(names) != width:
             raise LineError(f"expected the {len(names)} columns {', '.join(names)}, found {width}")
+        if tokens is None and columns is not None:
+            tokens = position_of(TOKEN_NAMES, names) or None
         token = 0 if tokens is None else column_index(tokens, names)
         tag = None if tags is None else column_index(tags, names)
     except LineError as problem:

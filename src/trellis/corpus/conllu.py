@@ -123,7 +123,10 @@ def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:
     known = {**sentence.columns, field: tags, "id": ids, "form": sentence.tokens}
     unknown = [name for name in known if name not in FIELDS]
     if unknown:
-        refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
+        refuse(
+            sentence,
+            f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}; --columns names those of IN",
+        )
     return [known.get(name, blank) for name in FIELDS]
 
 

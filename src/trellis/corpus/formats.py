@@ -14,7 +14,7 @@ from typing import Any
 
 from trellis.corpus import annotation_tools, brat, conll, conllu, jsonl, segmented, spacy, tables
 from trellis.corpus.bad_tags import OnBadTags, mend_tags, refuse_bad_tags
-from trellis.corpus.sniff import DOCBIN, guess_content, is_array, is_comma_separated
+from trellis.corpus.sniff import DOCBIN, LINES_OF_WORDS, guess_content, is_array, is_comma_separated
 from trellis.corpus.source import (
     SHEETS,
     OnError,
@@ -26,7 +26,7 @@ from trellis.corpus.source import (
     split_suffixes,
     write_text,
 )
-from trellis.errors import DataError, number_of, shown
+from trellis.errors import DataError, number_of, shown, warn
 from trellis.tags import Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence
 
@@ -192,6 +192,8 @@ def read(
     counts it.
     """
     stream = iterate(path, format=format, encoding=encoding, on_error=on_error, **options)
+    if format is None and stream.format == "segmented" and stream.report.reason == LINES_OF_WORDS:
+        warn(f'{path}: its lines are read as words of a segmentation; if they are, format="segmented" says so')
     return Corpus(list(stream), stream.report)
 
 

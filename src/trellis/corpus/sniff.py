@@ -205,6 +205,7 @@ SENTENCE_NAMES = word_list(
 TOKEN_NUMBER_NAMES = word_list("tokenid tokenidx tokenno tokenindex wordid wordidx wordno wordindex")
 """Usual names of columns, most usual first, without spaces, marks and capitals: see `usual_name`."""
 DELIMITERS_OF_CELLS = (",", ";", "\t", "|")
+LINES_OF_WORDS = "it has lines of words, not columns or JSON"
 
 
 def usual_name(name: str) -> str:
@@ -281,7 +282,7 @@ def _guess_lines(head: str, lines: list[str]) -> Guess:
     if delimiter:
         return "wordtag", f"nearly every word has {DELIMITERS[delimiter]} and a tag"
     told = _told_by_columns(head, rows, marked=len(data) < len(lines) and DOCSTART in head)
-    return ("conll", told) if told else ("segmented", "it has lines of words, not columns or JSON")
+    return ("conll", told) if told else ("segmented", LINES_OF_WORDS)
 
 
 def is_comma_separated(head: str) -> bool:

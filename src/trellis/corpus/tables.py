@@ -27,6 +27,7 @@ from typing import NoReturn
 from trellis.corpus.sniff import (
     DELIMITERS_OF_CELLS,
     SENTENCE_NAMES,
+    SPAN_LABEL,
     TAG_NAMES,
     TOKEN_NAMES,
     TOKEN_NUMBER_NAMES,
@@ -52,6 +53,7 @@ AGAIN = "sentences with the name of an earlier one (do numbers begin again, or a
 _SAMPLE = 50  # rows
 _NAME_IN_LIST = re.compile(r"""\s*,?\s*(?:u?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|([^\s,'"\[\]()]+))""")
 _SPACE, _SPACE_OR_COMMA = re.compile(r"[ \t\n]+"), re.compile(r"[ \t\n,]+")
+_WITH_NUMBER = re.compile(r"(?s).*\d.*")
 _SEPARATOR_LINE = re.compile(r"(?i)sep=(.)")
 
 
@@ -174,10 +176,12 @@ def sentences_of_rows(
         elif not is_blank:
             group.append(row)
             if len(group) > _UNDIVIDED and not divided:
+                how = "rename the column that divides them to sentence"
+                if path is not None:
+                    how = "name all columns with --columns (in Python columns=[...]), one of them sentence"
                 raise DataError(
                     f"{path or 'the table'}: expected a column that names the sentences (sentence, sentence_id, ...) "
-                    f"or empty rows between them, found {len(group):,} rows that nothing divides; name all columns "
-                    "with --columns (in Python columns=[...]), one of them sentence"
+                    f"or empty rows between them, found {len(group):,} rows that nothing divides; {how}"
                 )
 
 
@@ -278,8 +282,8 @@ def read(
         if columns is not None:
             if len(columns) != len(first):
                 raise LineError(f"expected the {len(columns)} columns {', '.join(columns)}, found {len(first)}")
-            if position_of(TOKEN_NAMES, first) is None and list(first) != list(columns):
-                ahead.insert(0, (number, first))  # no header but data
+            if not _is_header(first, [cells for _, cells in ahead], columns):
+                ahead.insert(0, (number, first))
             header = columns
         layout = Layout.of(header, [cells for _, cells in ahead], tokens, tags)
     except LineError as problem:
@@ -299,6 +303,19 @@ def read(
         yield from sentences_of_rows(chain(ahead, rows), layout, path=source.name, fail=fail, again=again, names=names)
     except LineError as problem:  # a tag without a name
         raise DataError(f"{source.name}: {problem}") from None
+
+
+def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
+    """Whether the first row names the columns: by usual names, or where only the rows below have tags or numbers."""
+    if position_of(TOKEN_NAMES, first) is not None or list(first) == list(columns):
+        return True
+    for names, form in ((TAG_NAMES, SPAN_LABEL), (SENTENCE_NAMES, _WITH_NUMBER)):
+        column = position_of(names, columns)
+        if column is not None and first[column] and not form.fullmatch(first[column]):
+            below = [cells[column] for cells in rows if any(cells[column : column + 1])]
+            if any(cell not in ("O", "o") for cell in below) and all(map(form.fullmatch, below)):
+                return True
+    return False
 
 
 def _rows_of_sheet(source: Source) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from os import PathLike
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -307,8 +308,8 @@ def dev_scores(dev: Labelled, predicted: Sequence[Sequence[str]], tags: TagSet) 
 
 def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     """The inputs as a sequence, those of a table as sentences; a single string or sentence is a mistake."""
-    if isinstance(inputs, str | bytes | Sentence):
-        file = "; of a file, trellis.corpus.read(path) gives its sentences" if isinstance(inputs, str) else ""
+    if isinstance(inputs, str | bytes | PathLike | Sentence):
+        file = "" if isinstance(inputs, Sentence) else "; of a file, trellis.corpus.read(path) gives its sentences"
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list{file}")
     if isinstance(inputs, Mapping) or is_frame(inputs):
         return list(from_rows(inputs))

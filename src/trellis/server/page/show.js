@@ -52,7 +52,7 @@ function spanElement(own, span, hues, tokens) {
   return made;
 }
 
-export const said = (span) => `${span.text}: ${span.label || t("word")}, ${t("probability")} ${span.probability.toFixed(4)}`;
+export const said = (span) => t("said", span.text, span.label || t("word"), span.probability.toFixed(4));
 
 export function dot(hue) {
   const made = element("span", { className: "dot" });
