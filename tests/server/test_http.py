@@ -90,6 +90,9 @@ AMBIGUOUS = {
     "no version": b"GET /v1/models\r\n\r\n",
     "another version": SMUGGLED.replace(b"1.1", b"9.9"),
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "a length that is no number": HEAD + b"Content-Length: x\r\n\r\n" + SMUGGLED,
+    "an endless address": b"GET /" + b"a" * 100_000,
+    "endless headers": b"GET /v1/models HTTP/1.1\r\n" + b"a: b\r\n" * 50_000,
     "nonsense": b"\x00\xff NONSENSE\r\n\r\n" + SMUGGLED,
 }
 
@@ -100,6 +103,7 @@ def test_what_can_be_read_in_two_ways_gets_nobody_past_the_key(either: Running, 
     assert b'"models"' not in found
     assert found.startswith(b"HTTP/1.1 200 ")  # the request before it is answered as it should be
     assert found.count(b'"tags"') == 1
+    assert "endless" not in name or re.findall(rb"^HTTP/1.1 4\d\d", found, re.MULTILINE)
     assert either.ask("/healthz") == (200, {"status": "alive"})
 
 
