@@ -157,8 +157,8 @@ class Chart(Picture):
         return "\n".join(parts)
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers, about `count` of them, that reach from at most `low` to at least `high`.
+def ticks(low: float, high: float) -> list[float]:
+    """About five round numbers that reach from at most `low` to at least `high`.
 
     Computed in fractions, so that this works for all floats; an end beyond the range of floats is the largest one.
     """
@@ -167,8 +167,8 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     largest = Fraction(sys.float_info.max)
     # A flat line is not magnified beyond a thousandth of its height.
     span = max(Fraction(high) - Fraction(low), Fraction(max(abs(low), abs(high), 1e-9)) / 1000)
-    unit = Fraction(10) ** math.floor(math.log10(span.numerator) - math.log10(span.denominator * count))
-    size = next(unit * k for k in (1, 2, 5, 10, 20) if span <= count * unit * k)
+    unit = Fraction(10) ** math.floor(math.log10(span.numerator) - math.log10(span.denominator * 5))
+    size = next(unit * k for k in (1, 2, 5, 10, 20) if span <= 5 * unit * k)
     first, last = math.floor(Fraction(low) / size), math.ceil(Fraction(high) / size)
     return [float(min(max(k * size, -largest), largest)) for k in range(first, max(last, first + 1) + 1)]
 

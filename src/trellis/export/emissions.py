@@ -207,7 +207,7 @@ def add_transformer(graph: Graph, network: Any, mask: str, weights: Weights) -> 
     given = {name: graph.input(INPUTS[name], "int64", ["rows", "subwords"]) for name in names}
     words = graph.input(INPUTS["word_ids"], "int64", ["rows", "subwords"])
     rows = graph.input(INPUTS["rows"], "int64", ["rows"])
-    states = graph.embed(_exported(transformer, names), "encoder/")
+    states = graph.embed(_exported(transformer, names))
     pooling, name = transformer.pooling, f"{_NAME}.transformer.pooling"
     if part.lstm is not None:
         real = graph.add("Greater", given["attention"], graph.constant(np.int64(0)))

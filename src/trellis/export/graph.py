@@ -80,11 +80,11 @@ class Graph:
         end = self.add("Squeeze", count, self.constant([0]))
         return self.add("Range", self.constant(np.int64(0)), end, self.constant(np.int64(1)))
 
-    def embed(self, model: Any, prefix: str) -> list[str]:
-        """Add the nodes of another model, their names prefixed, its inputs as they are; returns its outputs."""
+    def embed(self, model: Any) -> list[str]:
+        """Add the nodes of an encoder, their names after ``encoder/``, its inputs as they are; returns its outputs."""
         if model.functions or any(opset.domain for opset in model.opset_import):
             raise ModelError("the encoder uses operators that are not of ONNX itself")
-        graph = onnx_module().compose.add_prefix(model, prefix, rename_inputs=False).graph
+        graph = onnx_module().compose.add_prefix(model, "encoder/", rename_inputs=False).graph
         self.nodes += graph.node
         self.constants += graph.initializer
         return [output.name for output in graph.output]

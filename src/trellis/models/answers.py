@@ -388,7 +388,7 @@ class LatticeView(Pictured, Report):
         ]
 
     def draw(self, width: int = 80) -> RenderableType:
-        """What a rich console shows: the trellis, in parts below each other if it is too wide, and the paths."""
+        """The trellis, in parts below each other if it is too wide, and the paths, for a console of rich."""
         from rich.cells import cell_len
         from rich.console import Group
         from rich.table import Table

@@ -230,7 +230,7 @@ class AbstractHMM(Estimator):
         self._count(stats, X, posteriors)
 
     def _count(self, stats: dict[str, Any], X: AnyArray, posteriors: FloatArray) -> None:
-        """What `_accumulate_sufficient_statistics` adds in the models of this package."""
+        """Add the expected emissions of some samples to `stats`; overridden by the models of this package."""
 
     def _do_mstep(self, stats: dict[str, Any]) -> None:
         """Set the parameters that maximise the expected log-likelihood of these counts; subclasses do more."""
