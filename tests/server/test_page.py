@@ -454,6 +454,11 @@ def test_chinese_words_and_the_chinese_interface(page: Page) -> None:
         page.locator("#model").select_option("seg")
     fill(page, "研究生命起源的研究生说。")
     assert page.locator(".span").count() >= 5
+    for width in range(320, 420, 12):  # no word is divided by the end of a line
+        page.set_viewport_size({"width": width, "height": 800})
+        lines = page.locator(".span").evaluate_all("spans => spans.map((span) => span.getClientRects().length)")
+        assert set(lines) == {1}
+    page.set_viewport_size({"width": 1100, "height": 900})
     page.locator(".token").first.click()
     page.keyboard.press("Escape")
     expect(page.locator("#said")).to_have_text(re.compile(r"^\S+：词，概率 [01]\.\d{4}$"))
