@@ -32,7 +32,7 @@ EXPORTS = {
     "trellis.compat.torchcrf": "CRF",
     "trellis.compat.transformers": ("TokenClassificationPipeline from_pretrained pipeline push_to_hub save_pretrained"),
     "trellis.distributed": "BulkTagger FolderProgress FolderReport tag_dask tag_folder tag_ray tag_spark together",
-    "trellis.ragged": "check_lengths later_tokens offsets_of pad ranges rows_of split",
+    "trellis.ragged": "check_lengths in_blocks later_tokens offsets_of pad ranges rows_of split",
 }
 # What `trellis.NAME` gives without an import of its own.
 PARTS = (

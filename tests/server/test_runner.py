@@ -25,9 +25,6 @@ def server(model_folders: dict[str, Path]) -> Any:
         yield found
 
 
-HEAD = b"POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-
-
 def test_it_serves_models_under_their_names(server: Running) -> None:
     _, found = server.ask("/v1/models")
     assert [model["name"] for model in found["models"]] == ["ner", "other"]

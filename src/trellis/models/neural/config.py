@@ -17,7 +17,7 @@ from trellis.config import Rule, check, section, setting
 from trellis.errors import ConfigError
 from trellis.models.data import TOKENIZER
 from trellis.tags import Scheme
-from trellis.training.neural.settings import TrainingSettings
+from trellis.training.neural.settings import TrainingSettings, usual_batch_size
 from trellis.vectors import usual_count
 
 T = TypeVar("T")
@@ -219,6 +219,8 @@ class Facts(NamedTuple):
     """The scheme that is learned."""
     longest: int | None = None
     """The tokens of the longest span."""
+    sentences: int = 1024
+    """How many there are; if they are streamed, many."""
 
 
 def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # noqa: B008 - it is immutable
@@ -254,6 +256,7 @@ def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # n
         training=replace(
             training,
             learning_rate=rate,
+            batch_size=_given(training.batch_size, usual_batch_size(facts.sentences)),
             head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
             epochs=_given(training.epochs, 5 if tuned else _CHARACTER_EPOCHS if facts.paired else training.passes),
         ),

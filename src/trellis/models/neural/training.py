@@ -115,7 +115,10 @@ class NeuralTraining:
             longest = max(longest, int((spans.end - spans.begin).max(initial=0)))
         spelled, paired = alone and not only_characters, alone and only_characters
         size = None if vectors is None else vectors.shape[1]
-        return resolved(self.config, Facts(spelled, paired, size, tags.scheme, self.states.scheme, longest or None))
+        facts = Facts(spelled, paired, size, tags.scheme, self.states.scheme, longest or None)
+        if self.options.stream is None:
+            facts = facts._replace(sentences=len(self.data.inputs))
+        return resolved(self.config, facts)
 
     def _task(self, network: Network, vocabulary: Vocabulary) -> TaggingTask:
         dev, states = self.dev, self.states

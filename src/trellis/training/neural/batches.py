@@ -15,7 +15,7 @@ import numpy as np
 
 from trellis.arrays import IntArray
 from trellis.training.history import DevScores
-from trellis.training.neural.settings import TrainingSettings
+from trellis.training.neural.settings import TrainingSettings, usual_batch_size
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,7 +24,6 @@ Gather = Callable[[Any], list[Any]]
 """Returns what each process passed to it, in the order of their ranks, in every process."""
 _JITTER = 0.1
 """Lengths are compared as if they were up to this much longer, so that batches differ between epochs."""
-_SMALLEST_BATCH, _LARGEST_BATCH = 8, 32  # by default: with large batches, a small corpus has too few steps
 
 
 class Examples(Protocol):
@@ -73,7 +72,7 @@ def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int, window
     """The batches of one window of an epoch (both numbered from 0), as indices; each example is in exactly one."""
     rng = np.random.default_rng([settings.seed, epoch, window])
     by_length = np.argsort(lengths * (1 + _JITTER * rng.random(len(lengths))) + rng.random(len(lengths)))
-    most = settings.batch_size or min(max(len(lengths) // _LARGEST_BATCH, _SMALLEST_BATCH), _LARGEST_BATCH)
+    most = settings.batch_size or usual_batch_size(len(lengths))
     sizes, begin, batches = lengths[by_length], 0, []
     while begin < len(sizes):
         # As many as fit, `longest * examples <= batch_tokens`, and at least one.

@@ -8,6 +8,11 @@ from typing import Literal
 from trellis.config import Rule, check, setting
 
 
+def usual_batch_size(sentences: int) -> int:
+    """The sentences of a batch where none are given: with large batches, a small corpus has too few steps."""
+    return min(max(sentences // 32, 8), 32)
+
+
 @dataclass(frozen=True)
 class TrainingSettings:
     """Settings of the training loop; the defaults suit a BiLSTM on a few thousand sentences."""
