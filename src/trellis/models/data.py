@@ -43,7 +43,7 @@ Scores: TypeAlias = "metrics.EntityScores | metrics.TaggingScores"  # a text: to
 MOST_PAIRS = 10_000
 """Pairs of labels with a state of their own: with this many, one table of the chain takes 800 MB."""
 _FEW_WORDS, _SEVERAL = 0.05, 100
-"""A corpus of characters may have this share of longer tokens, or this many."""
+"""A corpus of characters may have this share of longer tokens; beyond this many of them, the share so far decides."""
 TOKENIZER = (
     "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
     "file of Hugging Face's tokenizers (.json); unset: like the training data"
