@@ -90,6 +90,7 @@ def test_further_columns_lines_and_names_of_sentences_stay(tmp_path: Path) -> No
             r":1: expected a token per row, .* found 'I love it' with 'pos'",
         ),
         ("id,text\n1,I love it.\n", r":1: expected a token per row, .* found 'I love it\.'"),
+        ("text,start,end,label\nAda slept,0,3,PER\n", r"found 'Ada slept' with 'PER'; spans are read from JSON Lines"),
         ("word,tag,x\nAda,O\n", r"a\.csv:2: expected 3 cells as in the first row, found 2: 'Ada,O'"),
         ("sentence,word,tag\n1,Ada,\n", r"a\.csv:2: expected a tag in the column 'tag', found an empty cell"),
         ("sentence,word,tag\n1,,O\n", r"a\.csv:2: expected a token in the column 'word', found an empty cell"),

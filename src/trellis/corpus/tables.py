@@ -115,8 +115,12 @@ class Layout:
         whole = max(matching, default=0) > 1 and len(matching) * 2 > len(rows) and bool(several or any(lists))
         if not whole and len(several) * 2 > len(rows):
             tagged = "" if tag is None else f" with {shown(several[0][tag])}"
+            spans = ""
+            if {"start", "end"} <= set(map(usual_name, names)):
+                spans = '; spans are read from JSON Lines, a text in each: {"text": "...", "label": [[0, 3, "X"]]}'
             raise LineError(
-                f"expected a token per row, or a sentence with as many tags, found {shown(several[0][token])}{tagged}"
+                "expected a token per row, or a sentence with as many tags, "
+                f"found {shown(several[0][token])}{tagged}{spans}"
             )
         return cls(names, token, tag, sentence, number, whole)
 
